@@ -29,7 +29,10 @@ _INTERVAL = 0.2  # seconds between two checks of the sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Return 0, or print the reason to standard error and return 1."""
+    """Run the command and return 0.
+
+    If it fails, print the reason to standard error and return 1.
+    """
     options = _parser().parse_args(arguments)
     root = Path.cwd()
     try:
@@ -55,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _watch(root: Path) -> None:
-    """Bundle the widgets whenever one of their sources is saved, until Ctrl+C."""
+    """Bundle the widgets whenever one of their sources is saved, until the user presses Ctrl+C."""
     print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
     known: dict[Path, int] = {}
     while True:
-        with suppress(FileNotFoundError):  # an editor may replace the old file by a new one
+        with suppress(FileNotFoundError):  # an editor may replace the old file with a new one
             sources = (root / WIDGETS).glob("*/*.[jc]s*")
             saved = {path: path.stat().st_mtime_ns for path in sources}
             if saved != known:

@@ -1,4 +1,4 @@
-"""Write derived files, and execute notebooks that have changed."""
+"""Write the derived files, and execute the notebooks that have changed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def build(
 ) -> None:
     """Update all derived files of the course at ``root``.
 
-    A notebook is executed if its code differs from the built notebook, or if ``force`` is true. If
-    only its text differs, the notebook keeps its outputs. ``only`` restricts the execution to
-    notebooks with these numbers, such as "01". ``run`` executes the notebook at a path, and ``say``
-    receives the path of each written file.
+    A notebook is executed if its code differs from the code of the built notebook, or if ``force``
+    is true. If only its text differs, the notebook keeps its outputs. ``only`` restricts execution
+    to notebooks with these numbers, such as "01". ``run`` executes a notebook at a given path.
+    ``say`` is called with the path of each written file.
     """
     # A lesson's minutes depend on its outputs, and its text and the README state these minutes.
     while _build(root, only, force, run, say):
@@ -42,7 +42,7 @@ def _build(
     run: Callable[[NotebookNode, Path], None],
     say: Callable[[str], None],
 ) -> bool:
-    """Write the derived files. Return whether the outputs or the text of a notebook changed."""
+    """Write the derived files. Return whether the outputs or the text of any notebook changed."""
     derived, changed = derive(root), False
     for path, text in derived.texts.items():
         write_text(path, text, root, say)
@@ -67,7 +67,7 @@ def _build(
 
 
 def is_current(built: NotebookNode | None, expected: NotebookNode) -> bool:
-    """Whether a built notebook has the same cells as ``expected`` and all of them were executed."""
+    """Whether a built notebook has the same cells as ``expected``, all of which were executed."""
     return built is not None and same_inputs(built, expected) and is_executed(built)
 
 
@@ -81,7 +81,7 @@ def _print(sheet: str, pdf: Path, root: Path, say: Callable[[str], None]) -> Non
 
 
 def write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
-    """Write a derived file, unless it already has this text."""
+    """Write a derived file, unless the file already contains this text."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,18 +1,19 @@
-"""Bundle each widget's JavaScript and style sheet, so that a page loads only one file of each.
+"""Bundle each widget's scripts and style sheets, so that a page loads one file of each type.
 
 Jupyter passes a widget's script to the browser as text without an address, so the script cannot
-import other files. The bundle of a widget contains its ``widget.js`` and all imported files, each
-in a separate function. As in real modules, a file only sees the names that it imports. Each source
-line is one line of the bundle, below the name of its file.
+import other files. A widget's bundle contains ``widget.js`` and all imported files, each in a
+separate function. As in real modules, a file sees only the names that it imports. Each source line
+becomes one line in the bundle, below a line with the file name.
 
-The widgets use a small part of JavaScript's modules, and the bundler knows only this part::
+The widgets use only a few features of JavaScript modules, and the bundler supports only these
+features::
 
     import { name, name as other } from "./file.js";
     export const name …      export class name …      export function name …
     export default …         in widget.js
 
-If a source contains anything else, the error says in one sentence what to write instead. A style
-sheet imports another one by ``@import "./file.css";``.
+If a source uses another feature, an error message of one sentence tells the author what to write
+instead. A style sheet imports another style sheet with ``@import "./file.css";``.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _FORMS = {
 
 
 def bundles(root: Path) -> dict[Path, str]:
-    """Return the text of every bundle of the course at ``root``, by path.
+    """Return the text of every bundle in the course at ``root``. The keys are paths.
 
-    Raises AuthoringError if a source uses something that the bundler does not know.
+    Raises AuthoringError if a source uses a feature that the bundler does not support.
     """
     home, texts = root / WIDGETS, {}
     for script in sorted(home.glob("*/widget.js")):
@@ -59,7 +60,7 @@ def bundles(root: Path) -> dict[Path, str]:
 
 
 def bundle_script(entry: Path, home: Path) -> str:
-    """Return one ES module for ``entry`` and everything that it imports below ``home``."""
+    """Return one ES module that contains ``entry`` and all files that it imports from ``home``."""
     scripts = _Scripts(home)
     scripts.include(entry, entry, 1)
     *imported, (_, last) = scripts.texts.items()
@@ -74,7 +75,7 @@ def bundle_script(entry: Path, home: Path) -> str:
 
 
 def bundle_sheet(entry: Path, home: Path) -> str:
-    """Return one style sheet that replaces ``entry`` and the sheets that it imports."""
+    """Return one style sheet that contains ``entry`` and the style sheets that it imports."""
     sheets = _Sheets(home)
     sheets.include(entry, entry, 1)
     parts = [f"/* {_label(path, home)} */\n{text}" for path, text in sheets.texts.items()]
@@ -94,7 +95,10 @@ def _variable(path: Path, home: Path) -> str:
 
 
 class _Sheets:
-    """Files in import order, each after the files that it imports. ``texts`` omits the imports."""
+    """Files in import order: each file comes after the files that it imports.
+
+    ``texts`` holds their text without the import statements.
+    """
 
     statement = _SHEET
     form = 'write `@import "./file.css";`'
@@ -105,7 +109,7 @@ class _Sheets:
         self._begun: list[Path] = []
 
     def include(self, path: Path, importer: Path, line: int) -> None:
-        """Add a file after the files that it imports, unless it is already included."""
+        """Add a file after the files that it imports, unless it has already been added."""
         if path in self.texts:
             return
         if path in self._begun:
@@ -122,12 +126,12 @@ class _Sheets:
         self._begun.pop()
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return the replacement for a statement in the file at ``path``."""
+        """Return the text that replaces a statement in the file at ``path``."""
         self.imported(found, path)
         return ""
 
     def imported(self, found: re.Match[str], path: Path) -> Path:
-        """Include the file that a statement names, and return its path."""
+        """Include the file that an import statement names, and return the path of that file."""
         if found["file"] is None:
             self.refuse(found, path, self.form)
         if not found["file"].startswith("."):
@@ -140,13 +144,13 @@ class _Sheets:
         return other
 
     def refuse(self, found: re.Match[str], path: Path, repair: str) -> NoReturn:
-        """Raise AuthoringError for the line of a statement."""
+        """Raise AuthoringError for the line that contains a statement."""
         code = found.string[found.start() :].strip().partition("\n")[0]
         raise AuthoringError(path, _line(found), f"the bundler does not know `{code}`", repair)
 
 
 class _Scripts(_Sheets):
-    """JavaScript modules in import order. ``exports`` has the names that each module exports."""
+    """JavaScript modules in import order. ``exports`` lists the names that each module exports."""
 
     statement = _STATEMENT
 
@@ -155,14 +159,17 @@ class _Scripts(_Sheets):
         self.exports: dict[Path, list[str]] = {}
 
     def include(self, path: Path, importer: Path, line: int) -> None:
-        """Add a module after the modules that it imports. A widget has a default export."""
+        """Add a module after the modules that it imports.
+
+        A widget's main module has a default export.
+        """
         self.exports.setdefault(path, [])
         super().include(path, importer, line)
         if path == importer and "export default" not in self.texts[path]:
             raise AuthoringError(path, 1, "a widget has no default export", "add `export default`")
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return an import as a destructuring, or an exported declaration without ``export``."""
+        """Convert an import to a destructuring, or remove ``export`` from a declaration."""
         if found["file"]:
             return self._destructured(found, path)
         if found["exported"]:

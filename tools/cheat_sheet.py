@@ -1,7 +1,7 @@
-"""The cheat sheet: the lessons' own summary cells on one sheet of paper.
+"""The cheat sheet: the summary cells from the lessons on one sheet of paper.
 
-It contains each Markdown cell with the tag ``cheat-sheet``, below the title of its lesson. The page
-is one self-contained HTML file, from which :mod:`~tools.printing` makes the PDF.
+The sheet contains each Markdown cell with the tag ``cheat-sheet``, below the title of its lesson.
+It is one self-contained HTML file, which :mod:`~tools.printing` converts to a PDF.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FORMATTER = HtmlFormatter(nowrap=True, style="friendly")
 def cheat_sheet(lessons: list[Source], settings: Settings) -> str:
     """Return the sheet as HTML, or an empty string if no cell has the tag.
 
-    Raises AuthoringError if a tagged cell is not Markdown, or contains a formula without a plain
-    form.
+    Raises AuthoringError if a tagged cell is not Markdown, or if it contains a formula that cannot
+    be written without TeX.
     """
     sections = [_section(source) for source in lessons]
     if not any(sections):
@@ -74,6 +74,9 @@ def _html(cell: Cell, source: Source) -> str:
 
 
 def _highlighted(code: str, language: str, _: str) -> str:
-    """Return colored code. Comments are closer to the code than in a notebook, to save space."""
+    """Return code as colored HTML.
+
+    To save space, comments are closer to the code than in a notebook.
+    """
     nearer = re.sub(r"(?<=\S) {2,}#", "  #", code)
     return str(highlight(nearer, PythonLexer(), _FORMATTER))

@@ -33,9 +33,10 @@ FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 
 @dataclass(frozen=True)
 class Derived:
-    """The files built from the sources of a course, by path: texts, and notebooks without outputs.
+    """The files that are built from the sources of a course. The keys are paths.
 
-    The texts include the sources, because the badge, setup cell and layout of a source are derived.
+    They are text files, and notebooks without outputs. The text files include the sources
+    themselves, because the build also updates the badge, setup cell and layout of each source.
     """
 
     texts: Mapping[Path, str]
@@ -116,7 +117,10 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
 
 
 def _route(root: Path, lessons: Iterable[str], exercises: Mapping[str, Declared]) -> str:
-    """Return the route. It is empty if the course does not have the route's lessons."""
+    """Return the text of the short route.
+
+    It is empty if the course lacks the lessons on the route.
+    """
     stems = [stage.lesson for stage in ROUTE]
     built = {stem: load(root / LESSONS / f"{stem}.ipynb") for stem in stems if stem in lessons}
     executed = {stem: sections(notebook) for stem, notebook in built.items() if notebook}
@@ -129,20 +133,18 @@ def _with_route(source: Source, short: str) -> Source:
 
 
 def _modeled(source: Source) -> Minutes:
-    """Return a lesson's minutes according to the last build, because only that notebook has
-    outputs.
-    """
+    """Compute a lesson's minutes from the last build, because only that notebook has outputs."""
     built = load(source.path.with_suffix(".ipynb"))
     return Minutes(0) if built is None else modeled(built)
 
 
 def kinds(lesson: Source) -> dict[str, Kind]:
-    """Return the kind of each section in a lesson, by its heading."""
+    """Return the kind of each section in a lesson. The keys are headings."""
     return {part.heading: part.kind for part in sections(unexecuted(lesson.cells))}
 
 
 def exercise(root: Path, name: str) -> Source:
-    """Return the exercise notebook ``03_….py`` of the course at ``root``, as users get it.
+    """Return an exercise notebook of the course at ``root``, such as ``03_….py``, as users get it.
 
     Raises AuthoringError if the solved notebook contains an error, or FileNotFoundError if there is
     no solved notebook.
@@ -160,7 +162,7 @@ def _exercise(solution: Source, folder: Path) -> Source:
 
 
 def _finished(source: Source, root: Path, settings: Settings) -> Source:
-    """Return a source with the current badge, setup cell and layout."""
+    """Return a source in which the badge, setup cell and layout are up to date."""
     place = PurePosixPath(source.path.relative_to(root).as_posix())
     text = render(refreshed(source, place, settings))
     return parse(formatted(text, source.path), source.path)

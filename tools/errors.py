@@ -1,4 +1,4 @@
-"""The error of the authoring commands, which says what is wrong and how to repair it."""
+"""The error that authoring commands raise. It explains what is wrong and how to fix it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class AuthoringError(Exception):
-    """A source cannot be built. The message names the file, line, problem and repair."""
+    """A source cannot be built. The message names the file, the line, the problem and the fix."""
 
     def __init__(self, path: Path, line: int, problem: str, repair: str) -> None:
         super().__init__(f"{path}:{line}: {problem}; {repair}")

@@ -1,4 +1,4 @@
-"""Execute a notebook in such a way that its outputs depend only on its text."""
+"""Execute a notebook so that its outputs depend only on its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve"
 def notebook_environment(scratch: Path) -> dict[str, str]:
     """Return the environment variables for building and testing notebooks.
 
-    Fresh files in ``scratch`` replace the learner's own progress file and IPython profile.
+    New files in ``scratch`` take the place of the user's own progress file and IPython profile.
     """
     return {
         "AUTOGRAD_COURSE_PROGRESS": str(scratch / "progress.json"),
@@ -39,10 +39,12 @@ def notebook_environment(scratch: Path) -> dict[str, str]:
 
 
 def execute(notebook: NotebookNode, path: Path) -> None:
-    """Run ``notebook``, which belongs at ``path``, on the CPU. Add its normalized outputs.
+    """Run ``notebook`` on the CPU, and add its normalized outputs to it.
 
-    Raises AuthoringError if a cell raises, hangs or kills its kernel, or if a cell with the tag
-    ``raises-exception`` does not raise.
+    ``path`` is the path of its file.
+
+    Raises AuthoringError if a cell raises an error, hangs or kills the kernel. Also raises
+    AuthoringError if a cell with the tag ``raises-exception`` does not raise an error.
     """
     metadata = notebook.metadata.copy()
     try:
@@ -68,7 +70,7 @@ def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
 
 
 def _build_environment(scratch: Path) -> dict[str, str]:
-    """Return the environment of the build. It uses only the CPU, unlike the tests."""
+    """Return the environment variables for the build, which uses only the CPU, unlike the tests."""
     return {**os.environ, **notebook_environment(scratch), "CUDA_VISIBLE_DEVICES": ""}
 
 

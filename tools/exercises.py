@@ -1,4 +1,4 @@
-"""Convert the source of a solved notebook to the exercises for the learner."""
+"""Convert the source of a solved notebook to an exercise notebook for learners."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ SOLUTION_ONLY = "solution-only"
 
 
 def exercise_cells(solution: Source) -> tuple[Cell, ...]:
-    """Return the cells of the exercise notebook that belongs to a solved one.
+    """Return the cells of the exercise notebook that belongs to a solved notebook.
 
-    Stubs replace solution regions, and cells with the tag ``solution-only`` are removed. Raises
-    AuthoringError if a solution would remain, or if a cell would no longer parse.
+    Solution regions are replaced with stubs, and cells with the tag ``solution-only`` are removed.
+    Raises AuthoringError if the exercise would still contain a solution, or if a cell would be
+    invalid Python.
     """
     kept = [cell for cell in solution.cells if SOLUTION_ONLY not in cell.tags]
     stubbed = tuple(_stubbed(cell, solution) for cell in kept)
@@ -58,9 +59,10 @@ def _refuse_broken(stub: str, cell: Cell, solution: Source) -> None:
 
 
 def _refuse_survivors(kept: list[Cell], stubbed: tuple[Cell, ...], solution: Source) -> None:
-    """Raise an error if the exercise still contains a solution of at least three lines verbatim.
+    """Raise an error if the exercise contains a copy of a solution with at least three lines.
 
-    The given code may contain shorter solutions, because ``return grad_output`` is not a secret.
+    The given code is allowed to contain shorter solutions, because a line such as ``return
+    grad_output`` gives nothing away.
     """
     published = "\n".join(_essence(cell.source) for cell in stubbed)
     for cell in kept:

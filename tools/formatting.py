@@ -1,4 +1,4 @@
-"""The layout of a notebook source, which ruff determines with the project's settings."""
+"""The layout of a notebook source. The project's ruff settings determine this layout."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tools.errors import AuthoringError
 
 
 def formatted(text: str, path: Path) -> str:
-    """Return ``text``, which comes from the file ``path``, in the layout of ``ruff format``.
+    """Format ``text``, the contents of the file ``path``, with ``ruff format``.
 
-    Raises AuthoringError if the text is not Python.
+    Raises AuthoringError if the text is not valid Python.
     """
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path)]
     done = subprocess.run([*command, "-"], input=text, capture_output=True, encoding="utf-8")

@@ -1,8 +1,8 @@
-r"""Formulas of a line, ``$\sum g\,(n - v)$``, as HTML that needs no script: ∑ *g* (*n* − *v*).
+r"""Convert formulas to HTML without scripts: ``$\sum g\,(n - v)$`` becomes ∑ *g* (*n* − *v*).
 
 Symbols come from IPython's table of LaTeX names. The module also understands ``^`` and ``_``,
-braces, ``\text``, ``\operatorname``, ``\sqrt`` and spaces. It raises an error for everything else
-and never shows TeX.
+braces, ``\text``, ``\operatorname``, ``\sqrt`` and spaces. For anything else, it raises an error.
+It never outputs TeX.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ _SCRIPTS = {"^": "sup", "_": "sub"}
 
 
 class FormulaError(ValueError):
-    """A formula has no plain form; one sentence names the unsupported part."""
+    """A formula cannot be converted.
+
+    The message is one sentence that names the unsupported part.
+    """
 
 
 def with_formulas(text: str) -> str:
-    """Return Markdown in which every ``$…$`` outside of code is HTML."""
+    """Return Markdown in which every formula ``$…$`` outside code is converted to HTML."""
     return re.sub(r"(```.*?```|`[^`\n]*`)|\$([^$\n]+)\$", _replaced, text, flags=re.DOTALL)
 
 
@@ -42,7 +45,7 @@ def _replaced(match: re.Match[str]) -> str:
 
 
 def as_html(formula: str) -> str:
-    """Return a formula as HTML. Raises :class:`FormulaError`."""
+    """Convert a formula to HTML. Raises :class:`FormulaError`."""
     tokens = _TOKEN.findall(formula.strip())
     parts = []
     while tokens:
@@ -51,7 +54,7 @@ def as_html(formula: str) -> str:
 
 
 def _next(tokens: list[str], formula: str) -> str:
-    """Take one unit from the tokens: a symbol, a group, or a script together with its argument."""
+    """Take one unit from the tokens: a symbol, a group, or ``^`` or ``_`` with its argument."""
     token = tokens.pop(0)
     if token == "{":
         return _group(tokens, formula)
@@ -79,7 +82,7 @@ def _group(tokens: list[str], formula: str) -> str:
 
 
 def _index(tokens: list[str], formula: str) -> str:
-    """Return the degree of a root as it is written, such as the 3 of ``\\sqrt[3]{x}``."""
+    """Return the degree of a root as the author wrote it, such as the 3 in ``\\sqrt[3]{x}``."""
     if not tokens or tokens[0] != "[":
         return ""
     if "]" not in tokens:
@@ -91,7 +94,7 @@ def _index(tokens: list[str], formula: str) -> str:
 
 
 def _argument(tokens: list[str], formula: str) -> str:
-    """Return the argument of a command or a script: a group, or only the next unit."""
+    """Return the argument of a command or script (``^``, ``_``): a group or the next unit."""
     while tokens and tokens[0].isspace():
         tokens.pop(0)
     if not tokens:

@@ -1,10 +1,10 @@
-"""The facts about exercises in the text of a notebook: points, difficulty and minutes.
+"""Write the points, difficulty and minutes of exercises into the text of a notebook.
 
-The build writes these facts from the declarations of the exercises. They appear at the end of each
-heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``, and in the sums, as in ``18 points,
-about 73 minutes``. An exercise that needs an extra section of a lesson has a star, and its heading
-names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a
-gradient")``.
+The build takes these facts from the declarations of the exercises. They appear at the end of each
+heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``. The totals also appear in the text,
+as in ``18 points, about 73 minutes``. An exercise that needs an extra section of a lesson is marked
+with a star, and its heading names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs
+"Outputs without a gradient")``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*
 
 @dataclass(frozen=True)
 class Task:
-    """An exercise in a solved notebook: the cell with its heading, and the effort that it takes."""
+    """An exercise in a solved notebook: the cell with its heading, and the effort it takes."""
 
     exercise: Declared
     heading: int
@@ -45,8 +45,9 @@ class Task:
 def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
     """Yield the exercises of a solved notebook, in order.
 
-    The cells of an exercise begin with the last heading. If several exercises share this heading,
-    they begin after the previous grader cell. Raises AuthoringError if there is no heading.
+    The cells of an exercise begin with the closest heading above its grader cell. If an earlier
+    exercise shares this heading, they begin after the earlier exercise's grader cell. Raises
+    AuthoringError if there is no heading.
     """
     heading, begin = None, 0
     for number, cell in enumerate(source.cells):
@@ -67,7 +68,7 @@ def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
 
 
 def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], list[str]]:
-    """Return an exercise's statement, the lines of its given code, and its solution's lines."""
+    """Return an exercise's statement, the lines of given code, and the solution's lines."""
     statement: list[str] = []
     given: list[str] = []
     solution: list[str] = []
@@ -100,13 +101,13 @@ def check_minutes(task: Task) -> None:
 
 
 def agree(says: int, model: float) -> bool:
-    """Whether an exercise may declare a number of minutes, given its minutes by the model."""
+    """Whether the declared minutes of an exercise are close enough to the model's minutes."""
     on_scale = says <= _EXACT or says % _STEP == 0
     return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
 
 
 def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> str:
-    """Return a line for each exercise in a solved notebook, with the parts of its minutes."""
+    """Return a line for each exercise in a solved notebook that shows how its minutes add up."""
     return "\n".join(
         f"{task.exercise.difficulty:8} {task.effort.minutes(task.exercise.difficulty):5.1f}  "
         f"{task.exercise.id}, declared as {task.exercise.minutes}: words {task.effort.words}, "
@@ -116,18 +117,18 @@ def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> s
 
 
 def rounded(minutes: float) -> int:
-    """Return whole minutes. Above 10, round to a multiple of 5."""
+    """Round to whole minutes, or to a multiple of 5 above 10 minutes."""
     step = 1 if minutes <= _EXACT else _STEP
     return math.floor(minutes / step + 0.5) * step
 
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
-    """Return the total minutes of several exercises. It is the sum of the declared numbers."""
+    """Return the total minutes of several exercises, which is the sum of their declared minutes."""
     return sum(exercise.minutes for exercise in exercises)
 
 
 def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
-    """Return a solved notebook with headings and sums that match its exercises.
+    """Return a solved notebook whose headings and totals match its exercises.
 
     Raises AuthoringError if an exercise has no heading, or if its minutes contradict the model.
     """
@@ -172,7 +173,7 @@ def _counted(numbers: Sequence[int], unit: str) -> str:
 
 
 def _with_heading(cell: Cell, facts: str) -> Cell:
-    """Return a cell with the facts after its last heading."""
+    """Return a cell in which the facts follow the last heading."""
     *_, (_, heading, _) = split(cell.source)
     before, _, after = cell.source.rpartition(f" {heading}")
     return cell.with_source(f"{before} {_FACTS.sub('', heading)}{facts}{after}")

@@ -1,6 +1,7 @@
-"""The index of the exercises. It has the modules' declarations in the order of the notebooks.
+"""The index of the exercises. It lists the declarations in all exercise modules, in notebook order.
 
-Modules are read, not imported. The index can therefore be built even if the old index is wrong.
+The build parses the modules instead of importing them, so it works even if the old index contains
+errors.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
 
 @dataclass(frozen=True)
 class Declared:
-    """An exercise's entry in the index, and the location of its declaration."""
+    """An exercise's entry in the index, and the place where the exercise is declared."""
 
     path: Path
     line: int
@@ -43,18 +44,18 @@ class Declared:
 
     @property
     def is_core(self) -> bool:
-        """Whether the exercise is part of the core, which all learners should solve."""
+        """Whether the exercise is part of the core that all learners should solve."""
         return not self.needs and not self.optional
 
 
 def with_stars(
     exercises: Mapping[str, Declared], kinds: Mapping[str, Mapping[str, Kind]]
 ) -> dict[str, Declared]:
-    """Return the exercises with the extra sections that each of them needs.
+    """Return the exercises. Add the extra sections that each exercise needs.
 
-    ``kinds`` contains the kind of each heading, by the name of the lesson. A heading is looked up
-    in the exercise's own lesson, or else in the last earlier lesson that has it. Raises
-    AuthoringError if no lesson has it.
+    ``kinds`` maps the name of each lesson to the kinds of its headings. A heading is first looked
+    up in the exercise's own lesson. If that lesson lacks the heading, the last earlier lesson with
+    this heading is used. Raises AuthoringError if no lesson has the heading.
     """
     starred = {}
     for name, exercise in exercises.items():
@@ -78,7 +79,7 @@ def _kind(exercise: Declared, section: str, kinds: Mapping[str, Mapping[str, Kin
 
 
 def declared(root: Path) -> dict[str, Declared]:
-    """Return the declarations of all exercise modules, by id.
+    """Return the declarations in all exercise modules. The keys are exercise ids.
 
     A file whose name begins with an underscore contains code that the exercises of a lesson share.
     Raises AuthoringError if a declaration is incomplete.
@@ -147,7 +148,7 @@ def _read(path: Path) -> Declared:
 
 
 def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
-    """Return the line of ``EXERCISE = …(…)``, and the values of its literal arguments."""
+    """Return the line number of ``EXERCISE = …(…)``, and the values of the literal arguments."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Call(keywords=keywords)):
@@ -166,7 +167,7 @@ def index(
 ) -> str:
     """Return the index of the exercises, in the order of the cells that grade them.
 
-    Raises AuthoringError if an exercise and its cells do not agree.
+    Raises AuthoringError if an exercise and its cells are inconsistent.
     """
     titles = {lesson.path.stem: title_of(lesson) for lesson in lessons}
     blocks, missing = [], dict(exercises)
@@ -190,7 +191,7 @@ def index(
 
 
 def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Declared:
-    """Return the exercise that a cell grades. It must belong to the lesson."""
+    """Return the exercise that a cell grades. It must belong to the lesson of that cell."""
     name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
     exercise = exercises[name]
     if exercise.lesson != source.path.stem:

@@ -1,4 +1,4 @@
-"""The list of lessons, which is read from the lessons, and its tables in README and lesson 00."""
+"""The list of lessons, which comes from the lesson sources, and the tables that show it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A row in the tables of lessons: the lesson's file, its title, and its minutes.
+    """A row in the tables of lessons: the lesson's file, title and minutes.
 
-    ``core_exercises`` and ``other_exercises`` are also minutes. The other exercises have a star or
-    are optional.
+    ``core_exercises`` and ``other_exercises`` are the minutes for the core exercises, and for
+    exercises that have a star or are optional.
     """
 
     stem: str
@@ -40,14 +40,12 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """The two digits at the start of the file names of the lesson, its exercises and its
-        solutions.
-        """
+        """The two digits at the start of the file names of the lesson and its exercises."""
         return self.stem.partition("_")[0]
 
     @property
     def path(self) -> str:
-        """The name of the lesson's learning path."""
+        """The name of the learning path to which the lesson belongs."""
         return "Core path" if self.number <= LAST_OF_THE_CORE_PATH else "Electives"
 
 
@@ -62,7 +60,7 @@ def title_of(lesson: Source) -> str:
 
 
 def table(lessons: Sequence[Lesson], settings: Settings) -> str:
-    """Return README's table of the lessons in order, and a sentence with the total minutes."""
+    """Return the README's table of lessons in order, and a sentence with the total minutes."""
     rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
     for path, those in _paths(lessons):
         reading, solving = _sum(_hours(_reading(those))), _sum(_hours(_solving(those)))
@@ -91,13 +89,13 @@ def _row(lesson: Lesson, settings: Settings) -> str:
 
 
 def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the stated minutes for the core sections and for the extra sections."""
+    """Return the minutes that the lessons state for core sections and for extra sections."""
     core = sum(stated(lesson.minutes.core) for lesson in lessons)
     return core, sum(stated(lesson.minutes.extra) for lesson in lessons)
 
 
 def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the declared minutes for the core exercises and for the other exercises."""
+    """Return the declared minutes for core exercises and for all other exercises."""
     core = sum(lesson.core_exercises for lesson in lessons)
     return core, sum(lesson.other_exercises for lesson in lessons)
 
@@ -124,7 +122,7 @@ def _totals(lessons: Sequence[Lesson]) -> str:
 
 
 def account_of_course(lessons: Sequence[Lesson]) -> str:
-    """Return a line with the minutes of each lesson and its exercises, and a line with the sums."""
+    """Return a line with the minutes of each lesson and its exercises, then a line of totals."""
     named = [(lesson.stem, [lesson]) for lesson in lessons]
     sums = [(path.lower(), those) for path, those in _paths(lessons)]
     head = f"{'':24} {'core':>6} {'extra':>6} {'reference':>10} {'exercises':>10} {'others':>8}"
@@ -152,7 +150,7 @@ def _account(name: str, lessons: Sequence[Lesson]) -> str:
 
 
 def warning(lesson: Lesson) -> str:
-    """Return a warning if the core of a lesson is too long. Otherwise, return an empty string."""
+    """Return a warning if the core of a lesson is too long, or an empty string otherwise."""
     if lesson.minutes.core <= LONGEST:
         return ""
     return (
@@ -162,7 +160,7 @@ def warning(lesson: Lesson) -> str:
 
 
 def with_table(text: str, new_table: str, path: Path) -> str:
-    """Return the text of the file at ``path`` with the new table between its two markers."""
+    """Return the text of the file at ``path``, with the new table between the two markers."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
@@ -171,10 +169,10 @@ def with_table(text: str, new_table: str, path: Path) -> str:
 
 
 def with_way_ahead(source: Source, titles: Mapping[str, str]) -> Source:
-    """Return a lesson in which the table of lessons, if any, has the current names and titles.
+    """Update the file names and titles in a lesson's table of lessons, if it has one.
 
-    An author writes only the last column, which gives the purpose of each lesson, and the table
-    keeps this column. Raises AuthoringError if the purpose of a lesson is missing.
+    The last column states the purpose of each lesson. It is written by hand, and the update keeps
+    it. Raises AuthoringError if the purpose of a lesson is missing.
     """
     return Source(
         source.path,

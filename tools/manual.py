@@ -52,7 +52,7 @@ def _contents() -> Iterator[str]:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every command except groups, with its full name."""
+    """Yield every command that is not a group, with its full name."""
     yield from _below(typer.main.get_command(app), "")
 
 
@@ -79,7 +79,7 @@ def _first(text: str | None) -> str:
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    """Yield the lines of a help text without their indentation."""
+    """Yield the lines of a help text, without their indentation."""
     yield from (line.strip() for line in (text or "").strip().splitlines())
 
 

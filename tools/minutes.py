@@ -1,30 +1,31 @@
-"""A model of the time that it takes to read a lesson and to solve an exercise.
+"""A model of how long it takes to read a lesson and to solve an exercise.
 
-The model of a lesson counts the contents of the saved notebook:
+For a lesson, the model counts the contents of the saved notebook:
 
-- prose, and what a knowledge check asks: 150 words a minute;
-- code: 10 lines a minute; none for blank lines, imports, the setup cell and hidden sources;
-- printed output: 20 lines a minute, because a reader looks for one or two numbers in it;
-- a figure, live or not: 1.5 minutes;
-- a checkpoint: 3 minutes for the answer, in addition to what it asks.
+- prose, and the questions of a knowledge check: 150 words per minute;
+- code: 10 lines per minute, not counting blank lines, imports, the setup cell and hidden code;
+- printed output: 20 lines per minute, because readers look only for one or two numbers;
+- a figure, interactive or not: 1.5 minutes;
+- a checkpoint: 3 minutes for the answer, in addition to reading the question.
 
-The model of an exercise goes by its cells in the solved notebook, from its heading on:
+For an exercise, the model counts the contents of its cells in the solved notebook:
 
-- its statement: 150 words a minute;
-- given code: 10 lines a minute; none for the setup cell and hidden sources;
-- each line of the solution that is not in the given code: 1 minute. Most of a repair is
-  given code with one line changed, so it is read and not written;
-- thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
+- the problem statement: 150 words per minute;
+- given code: 10 lines per minute, not counting the setup cell and hidden code;
+- each line of the solution that is not in the given code: 1 minute. A repair usually changes one
+  line of the given code, so the other lines only have to be read;
+- thinking, and reading one or two reports from the grader: 2 minutes for an easy exercise, 5 for a
   medium one and 10 for a hard one.
 
 These are assumptions, not measurements. They put all lessons and exercises on the same scale. The
 model does not count the time that a cell takes to run. A learner who plays with every figure takes
 longer.
 
-A section is *extra* if the text under its heading begins with ``*Extra: …*``: it is for a starred
-exercise or for a reader with a special interest. It is *reference* if the text begins with
-``*Reference: …*``: a reader only looks it up. Every other section is *core*. A mark applies up to
-the next heading of the same or a higher level. A mark further inside takes precedence.
+A section is *extra* if the text under its heading begins with ``*Extra: …*``: it is only for
+starred exercises and for readers with a special interest. A section is *reference* if the text
+begins with ``*Reference: …*``: readers use it only to look things up. Every other section is
+*core*. A mark applies up to the next heading of the same or a higher level. Marks of subsections
+take precedence.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
 
 @dataclass(frozen=True)
 class Minutes:
-    """The minutes for a lesson's core, extra and reference sections."""
+    """The minutes for the core, extra and reference sections of a lesson."""
 
     core: float
     extra: float = 0
@@ -67,7 +68,7 @@ class Minutes:
 
 @dataclass
 class Section:
-    """A heading with its text and code cells, up to the next heading of any level."""
+    """A heading, and the text and code cells between this heading and the next one."""
 
     heading: str
     level: int
@@ -77,7 +78,7 @@ class Section:
 
     @property
     def minutes(self) -> float:
-        """The section's minutes according to the model."""
+        """The minutes that the model gives for the section."""
         answering = _CHECKPOINT * self.heading.startswith("Checkpoint")
         cells = sum(_code_minutes(cell) for cell in self.code)
         return _reading(f"{self.heading}\n{self.text}") + cells + answering
@@ -104,7 +105,7 @@ def sections(notebook: NotebookNode) -> list[Section]:
 
 
 def modeled(notebook: NotebookNode) -> Minutes:
-    """Return the minutes for an executed notebook according to the model."""
+    """Return the minutes that the model gives for an executed notebook."""
     total: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
     for part in sections(notebook):
         total[part.kind] += part.minutes
@@ -113,14 +114,14 @@ def modeled(notebook: NotebookNode) -> Minutes:
 
 @dataclass(frozen=True)
 class Effort:
-    """The work on an exercise: words to read, lines of code to read, and lines to write."""
+    """The work that an exercise takes: words to read, lines of code to read, and lines to write."""
 
     words: int
     read: int
     written: int
 
     def minutes(self, difficulty: Difficulty) -> float:
-        """Return the minutes for the exercise according to the model."""
+        """Return the minutes that the model gives for the exercise."""
         return (
             self.words / _WORDS_A_MINUTE
             + self.read / _CODE_LINES_A_MINUTE
@@ -132,7 +133,7 @@ class Effort:
 def effort(
     statement: str, given: Iterable[str], solution: Iterable[str], seen: Iterable[str] = ()
 ) -> Effort:
-    """Return the effort for an exercise with this statement, given code and solution.
+    """Return the effort that an exercise with this statement, given code and solution takes.
 
     ``seen`` is the given code that an earlier exercise under the same heading has already shown.
     """
@@ -143,7 +144,7 @@ def effort(
 
 
 def account(notebook: NotebookNode) -> str:
-    """Return a line for each section of an executed notebook, with its kind, and the sums."""
+    """Return a line for each section of an executed notebook, with its kind, and the totals."""
     total = modeled(notebook)
     rows = [
         f"{'' if part.kind == 'core' else part.kind:9} {part.minutes:5.1f}  "
@@ -158,7 +159,10 @@ def account(notebook: NotebookNode) -> str:
 
 
 def split(markdown: str) -> list[tuple[int, str, str]]:
-    """Return each section's level, heading and text. Text before any heading has level 0."""
+    """Return the level, heading and text of each section.
+
+    Text before the first heading has level 0.
+    """
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
     fenced = False
     for line in markdown.splitlines():
@@ -184,7 +188,10 @@ def _code_minutes(cell: NotebookNode) -> float:
 
 
 def is_unread(cell: NotebookNode) -> bool:
-    """Whether readers do not see a cell's code, as in the setup cell and in hidden cells."""
+    """Whether readers do not see the code of a cell.
+
+    This applies to the setup cell and to hidden cells.
+    """
     hidden = bool(cell.metadata.get("jupyter", {}).get("source_hidden", False))
     return hidden or "setup" in cell.metadata.get("tags", ())
 

@@ -1,4 +1,4 @@
-"""Check nbgrader's cell metadata (schema 3) against its rules and against the exercises.
+"""Check nbgrader's cell metadata (schema 3) against nbgrader's rules and against the exercises.
 
 Source: https://nbgrader.readthedocs.io/en/stable/contributor_guide/metadata.html
 """
@@ -28,11 +28,11 @@ def is_grader(cell: Cell) -> bool:
 
 
 def check_metadata(source: Source, points: Mapping[str, int]) -> None:
-    """Raise AuthoringError at the first cell with invalid nbgrader metadata.
+    """Raise AuthoringError for the first cell with invalid nbgrader metadata.
 
-    ``points`` maps each exercise's id to the points that its module declares. The id of an answer
-    cell is the id of its exercise. The id of its grader cell is ``<id>-grade``, and this cell is
-    worth the points.
+    ``points`` maps each exercise's id to the points that the exercise's module declares. The id of
+    an answer cell must be the exercise's id. The id of the grader cell must be ``<id>-grade``, and
+    this cell must be worth the declared points.
     """
     seen: set[str] = set()
     for cell in source.cells:

@@ -1,4 +1,4 @@
-"""Convert cells to an .ipynb file: its metadata, stable cell ids, and the bytes on disk."""
+"""Convert cells to an .ipynb file with metadata, stable cell ids, and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _METADATA = {
 
 
 def unexecuted(cells: Iterable[Cell]) -> NotebookNode:
-    """Return a notebook with ``cells`` and without outputs. The ids depend only on the cells."""
+    """Return a notebook with ``cells`` and without outputs.
+
+    The cell ids depend only on the cells.
+    """
     notebook: NotebookNode = nbformat.v4.new_notebook(metadata=copy.deepcopy(_METADATA))
     seen: Counter[str] = Counter()
     for cell in cells:
@@ -37,7 +40,7 @@ def unexecuted(cells: Iterable[Cell]) -> NotebookNode:
 
 
 def _cell_id(cell: Cell, seen: Counter[str]) -> str:
-    """Return the exercise's id. For other cells, return a hash, so that unchanged cells keep it."""
+    """Return the exercise's id, or a hash for other cells. Unchanged cells keep their ids."""
     grade_id = (cell.nbgrader or {}).get("grade_id")
     if grade_id is not None:
         return str(grade_id)
@@ -47,7 +50,7 @@ def _cell_id(cell: Cell, seen: Counter[str]) -> str:
 
 
 def load(path: Path) -> NotebookNode | None:
-    """Return the notebook at ``path``, or None if no notebook can be read."""
+    """Return the notebook at ``path``, or None if it cannot be read as a notebook."""
     try:
         notebook: NotebookNode = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     except (FileNotFoundError, nbformat.reader.NotJSONError, nbformat.ValidationError):
@@ -56,20 +59,23 @@ def load(path: Path) -> NotebookNode | None:
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
-    """Write ``notebook`` to a file. Equal notebooks give equal bytes."""
+    """Write ``notebook`` to a file. Equal notebooks result in equal bytes."""
     nbformat.validate(notebook)
     text = nbformat.writes(notebook).rstrip("\n") + "\n"
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def is_executed(notebook: NotebookNode) -> bool:
-    """Whether every code cell was run exactly once, from top to bottom."""
+    """Whether every code cell has been run exactly once, from top to bottom."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1))
 
 
 def keep_outputs(notebook: NotebookNode, built: NotebookNode | None) -> bool:
-    """Copy the outputs of a built notebook. Return False if the built one has different code."""
+    """Copy the outputs of a built notebook.
+
+    Return False if the built notebook has different code.
+    """
     if built is None:
         return False
     ours, theirs = (

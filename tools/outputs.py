@@ -14,12 +14,12 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def normalize(notebook: NotebookNode) -> None:
-    """Remove from a newly executed ``notebook`` everything that differs from run to run, in place.
+    """Modify an executed ``notebook`` in place: remove everything that differs from run to run.
 
-    Without its kernel, a saved widget view would show an error in place of the picture. The view is
-    therefore removed, and ``image/png`` stays. Traceback frames outside the notebook contain paths,
-    so they are removed. The output of a cell with the tag ``nbval-ignore-output`` depends on the
-    machine, so it is not saved.
+    Without its kernel, a saved widget view would show an error instead of the picture. The view is
+    therefore removed, and only ``image/png`` is kept. Traceback frames outside the notebook contain
+    paths, so they are removed. The output of a cell with the tag ``nbval-ignore-output`` depends on
+    the machine, so it is not saved.
     """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
@@ -42,7 +42,7 @@ def _is_foreign_frame(text: str) -> bool:
 
 
 def _merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Join consecutive outputs to the same stream, because their boundaries depend on timing."""
+    """Join consecutive outputs to the same stream. The boundaries between them depend on timing."""
     merged: list[NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and merged and _same_stream(merged[-1], output):

@@ -1,4 +1,4 @@
-"""The pages about rules and error messages, as two documents for ``docs/``."""
+"""The pages about rules and about error messages, as two documents in ``docs/``."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ torch.manual_seed(0)
 
 
 def rules_book() -> str:
-    """Return ``docs/rules.md``, with the tables of rules, followed by the page of each rule."""
+    """Return ``docs/rules.md``: the tables of rules, followed by a page for each rule."""
     return _book(_RULES_PREFACE, explain().markdown, map(rule_page, RULES))
 
 
 def messages_book() -> str:
-    """Return ``docs/error_messages.md``, with the tables, followed by the page of each message."""
+    """Return ``docs/error_messages.md``: the tables, followed by a page for each message."""
     return _book(_MESSAGES_PREFACE, message_tables(), map(message_page, MESSAGES))
 
 
 def rule_page(name: str) -> str:
-    """Return the page of a rule as Markdown."""
+    """Return the page about a rule as Markdown."""
     return explain(name).markdown
 
 
@@ -43,7 +43,7 @@ def _book(preface: str, tables: str, pages: Iterable[str]) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return Markdown in which every heading is one level lower. Code does not change."""
+    """Return Markdown in which every heading is one level lower. Code blocks do not change."""
     inside = False
     lines = []
     for line in text.splitlines():

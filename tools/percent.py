@@ -1,4 +1,4 @@
-"""Convert notebook sources: py:percent text to cells with line numbers, and back."""
+"""Convert notebook sources from py:percent text to cells with line numbers, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENTED = re.compile(r"[^\S\n]+\S")
 
 @dataclass(frozen=True)
 class Cell:
-    """A notebook cell, and the line in the source file where its text begins, counted from 1."""
+    """A notebook cell, and the line in the source file at which its text begins (from 1)."""
 
     node: NotebookNode
     line: int
@@ -50,7 +50,7 @@ class Cell:
         return Cell(NotebookNode(self.node | {"source": source}), self.line)
 
     def folded(self) -> Cell:
-        """Return the cell with its code folded, so that a click opens it."""
+        """Return the cell with its code collapsed. A click shows the code."""
         metadata = self.node.metadata | {"jupyter": {"source_hidden": True}}
         return Cell(NotebookNode(self.node | {"metadata": NotebookNode(metadata)}), self.line)
 
@@ -64,7 +64,7 @@ class Source:
 
 
 def parse(text: str, path: Path) -> Source:
-    """Split ``text`` into cells. Raises AuthoringError if a text is outside all cells."""
+    """Split ``text`` into cells. Raises AuthoringError if some text is outside all cells."""
     nodes = jupytext.reads(text, fmt="py:percent").cells
     headers = [n for n, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
     if len(nodes) != len(headers):

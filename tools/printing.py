@@ -1,6 +1,6 @@
-"""Print the cheat sheet as a PDF that contains the hash of its HTML.
+"""Print the cheat sheet to a PDF that contains the hash of the HTML page.
 
-Two prints of the same page differ in their dates, so their bytes are never compared. Instead, a
+Two PDFs of the same page contain different dates, so their bytes cannot be compared. Instead, a
 comment after the end of the PDF contains the hash of the page. PDF readers ignore this comment.
 """
 
@@ -15,12 +15,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def stamp(html: str) -> bytes:
-    """Return the last line of a PDF that is printed from this page."""
+    """Return the line that is added to the end of a PDF of this page."""
     return b"% printed from " + sha256(html.encode()).hexdigest().encode()
 
 
 def is_current(pdf: Path, html: str) -> bool:
-    """Whether a PDF was printed from the current page."""
+    """Whether a PDF was printed from the current version of the page."""
     return pdf.exists() and pdf.read_bytes().rstrip().endswith(stamp(html))
 
 
@@ -31,7 +31,10 @@ def find_chromium() -> str | None:
 
 
 def print_pdf(html: str, pdf: Path) -> bool:
-    """Print a page to a file. Without Chromium, return ``False`` and leave the file unchanged."""
+    """Print a page to a PDF file.
+
+    Without Chromium, return ``False`` and leave the file unchanged.
+    """
     executable = find_chromium()
     if executable is None:
         return False

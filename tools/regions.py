@@ -1,14 +1,14 @@
-"""Solution regions between nbgrader's markers, which are found line by line at any indentation.
+"""Find the solution regions between nbgrader's markers, line by line and at any indentation.
 
-A region is replaced by a stub at the indentation of its markers::
+A region is replaced with a stub at the indentation of its markers::
 
     def backward(ctx, grad_output):         def backward(ctx, grad_output):
         ### BEGIN SOLUTION                      # YOUR CODE HERE
         return 2 * x * grad_output      →       raise NotImplementedError
         ### END SOLUTION
 
-At the top level of a cell, the stub is only the comment, because the cell must run. The text that
-the learner replaces comes before the region, as in ``rule = ...``.
+At the top level of a cell, the stub is only the comment, because the cell must run without an
+error. The code that the learner replaces comes before the region, as in ``rule = ...``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKER = re.compile(r"(?P<indent>[ \t]*)### (?P<kind>BEGIN|END) SOLUTION\s*")
 
 @dataclass(frozen=True)
 class Region:
-    """A solution between two marker lines. It has their indices and their indentation."""
+    """A solution between two marker lines: the indices of these lines, and their indentation."""
 
     begin: int
     end: int
@@ -50,9 +50,9 @@ _Fail = Callable[[int, str, str], AuthoringError]  # line index, problem, repair
 def find_regions(source: str, path: Path, first_line: int = 1) -> list[Region]:
     """Return the regions in a code cell, in order.
 
-    ``first_line`` is the cell's first line in the file ``path``. Raises AuthoringError if a region
-    is nested, unclosed, empty or indented inconsistently, or if a marker is stray or shares its
-    line.
+    ``first_line`` is the number of the cell's first line in the file ``path``. Raises
+    AuthoringError if a region is nested, unclosed, empty or indented inconsistently. Also raises
+    AuthoringError if a marker has no counterpart or is not alone on its line.
     """
     lines = source.splitlines()
     fail = partial(_failure, path, first_line)
@@ -74,7 +74,7 @@ def find_regions(source: str, path: Path, first_line: int = 1) -> list[Region]:
 
 
 def cut(source: str, path: Path, first_line: int = 1) -> str:
-    """Return ``source`` with every region replaced by the stub."""
+    """Return ``source`` with every region replaced with the stub."""
     lines = source.splitlines()
     for region in reversed(find_regions(source, path, first_line)):
         stub = STUB if region.indent else STUB[:1]
@@ -83,7 +83,10 @@ def cut(source: str, path: Path, first_line: int = 1) -> str:
 
 
 def refuse_markers(source: str, path: Path, first_line: int) -> None:
-    """Raise AuthoringError if a Markdown cell contains a marker. It cannot contain a solution."""
+    """Raise AuthoringError if a Markdown cell contains a marker.
+
+    Markdown cells cannot contain solutions.
+    """
     for index, line in enumerate(source.splitlines()):
         if _WORDS.search(line):
             problem = "a solution marker in a markdown cell"

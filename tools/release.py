@@ -1,8 +1,8 @@
-"""``python -m tools.release [TAG]``: build the distributions, and try them as a user does.
+"""``python -m tools.release [TAG]``: build the distributions, and test them as a user would.
 
 The files are written to ``dist/NAME``. Each wheel is built from its source distribution, which
-shows that the source distribution is complete. The trial takes place in a temporary folder, in a
-new environment outside the checkout.
+proves that the source distribution is complete. The distributions are tested in a temporary folder
+outside the checkout, in a new environment.
 """
 
 from __future__ import annotations
@@ -99,17 +99,17 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """An environment with the distributions, and the temporary folder for the trial."""
+    """An environment with the installed distributions, and the temporary folder for the test."""
 
     folder: Path
 
     @property
     def bin(self) -> Path:
-        """The folder with the environment's commands."""
+        """The folder that contains the environment's commands."""
         return self.folder / "env" / ("Scripts" if os.name == "nt" else "bin")
 
     def run(self, *command: str, code: int = 0) -> str:
-        """Run one of the environment's commands. Return its output if its exit code is ``code``."""
+        """Run a command of the environment. Return its output if its exit code is ``code``."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JUPYTER"))}
         own = {
             "AUTOGRAD_COURSE_PROGRESS": str(self.folder / "progress.json"),
@@ -134,9 +134,7 @@ def run(
 
 
 def build(tag: str | None) -> str:
-    """Build each source distribution from the checkout, and each wheel from its source
-    distribution.
-    """
+    """Build each source distribution from the checkout, and a wheel from each of these."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     hatchling = [sys.executable, "-m", "hatchling", "build", "--target"]
     for name, source in DISTRIBUTIONS.items():
@@ -171,7 +169,7 @@ def contents() -> str:
 
 
 def install(trial: Trial) -> str:
-    """Install both wheels into a new environment, with pinned versions of all other packages."""
+    """Install both wheels into a new environment. All other packages have pinned versions."""
     run([sys.executable, "-m", "venv", "env"], trial.folder)
     (doctor,) = (ROOT / "dist" / "autograd-doctor").glob("*.whl")
     (course,) = (ROOT / "dist" / "autograd-course").glob("*.whl")
@@ -183,14 +181,14 @@ def install(trial: Trial) -> str:
 
 
 def diagnose(trial: Trial) -> str:
-    """Diagnose a right and a wrong Function."""
+    """Diagnose a correct and a wrong Function."""
     (trial.folder / "square.py").write_text(SQUARE)
     (trial.folder / "half.py").write_text(HALF)
     return trial.run("python", "-c", DIAGNOSE)
 
 
 def grade(trial: Trial) -> str:
-    """Grade a wrong and a right answer to an exercise."""
+    """Grade a wrong and a correct answer to an exercise."""
     return trial.run("python", "-c", GRADE)
 
 
@@ -201,7 +199,7 @@ def lesson(trial: Trial) -> str:
 
 
 def classroom(trial: Trial) -> str:
-    """Grade the notebooks of five students in the sandbox."""
+    """Grade the notebooks of five students in a sandbox."""
     homework = trial.folder / "homework"
     homework.mkdir()
     handed_out = (ROOT / "exercises" / f"{LESSON}.ipynb").read_text(encoding="utf-8")
@@ -221,7 +219,7 @@ def classroom(trial: Trial) -> str:
 
 
 def check(trial: Trial) -> str:
-    """Check a right and a wrong Function from a shell."""
+    """Check a correct and a wrong Function from a shell."""
     command = ("autograd-doctor", "check", "--inputs", "f64[3]")
     trial.run(*command, "square.py:Square")
     trial.run(*command, "half.py:Square", code=1)
@@ -232,7 +230,10 @@ STEPS: tuple[Callable[[Trial], str], ...] = (install, diagnose, grade, lesson, c
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all steps, with one line for each. If a step fails, show the reason and return 1."""
+    """Run all steps, and print one line for each step.
+
+    If a step fails, print the reason and return 1.
+    """
     tag = arguments[0] if arguments else None
     with tempfile.TemporaryDirectory(prefix="autograd-release-") as scratch:
         trial = Trial(Path(scratch))

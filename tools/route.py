@@ -1,4 +1,4 @@
-"""The short route for readers with little time: sections and exercises, with their minutes."""
+"""The short route for readers with little time: what to read and which exercises to solve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTH = 96
 
 @dataclass(frozen=True)
 class Stage:
-    """The sections of one lesson that the route includes, and the exercises to solve."""
+    """The part of the route in one lesson: the sections to read, and the exercises to solve."""
 
     lesson: str
     sections: tuple[str, ...]
@@ -66,7 +66,7 @@ ROUTE = (
 
 @dataclass(frozen=True)
 class Stop:
-    """A list item: the lesson's number, what to read and solve, and the minutes."""
+    """An item in the list: the lesson's number, what to read and solve, and the minutes."""
 
     number: str
     read: tuple[str, ...]
@@ -78,7 +78,7 @@ class Stop:
 def stops(
     lessons: Mapping[str, Sequence[Section]], exercises: Mapping[str, Declared]
 ) -> Iterator[Stop]:
-    """Yield the items of the route, given the sections of the executed lessons.
+    """Yield the items of the route, based on the sections of the executed lessons.
 
     Raises AuthoringError if a section or an exercise is missing or is not part of the core.
     """
@@ -101,7 +101,7 @@ def stops(
 
 
 def point(stop: Stop) -> str:
-    """Return an item of the list, in lines that fit into a comment."""
+    """Return an item of the list, in lines that are short enough for a comment."""
     read = ", ".join(f"*{heading}*" for heading in stop.read)
     solve = " and ".join(f"*{title}*" for title in stop.solve)
     return fill(
@@ -115,13 +115,13 @@ def point(stop: Stop) -> str:
 
 
 def route(at: Sequence[Stop]) -> str:
-    """Return the list, and a sentence with the total minutes."""
+    """Return the list of items, and a sentence with the total minutes."""
     total = sum(stop.reading + stop.solving for stop in at)
     return "\n".join([*map(point, at), "", f"Together, this takes about {total} minutes."])
 
 
 def with_route(text: str, made: str) -> str:
-    """Return a text with the route between its two markers, if the text has them."""
+    """Return a text with the route between its two markers, if the text contains them."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     return f"{head}{BEGIN}\n{made}\n{END}{tail}" if begin and end else text

@@ -1,4 +1,4 @@
-"""The setting that says where the course is published."""
+"""The setting that defines where the course is published."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """The table ``[tool.autograd-course]`` of pyproject.toml: ``owner/name`` on GitHub, and a
-    branch.
-    """
+    """The table ``[tool.autograd-course]`` in pyproject.toml: a GitHub repository and a branch."""
 
     repository: str
     branch: str
@@ -28,7 +26,10 @@ class Settings:
 
 
 def read_settings(root: Path) -> Settings:
-    """Read the setting from ``root/pyproject.toml``. A missing table or key raises KeyError."""
+    """Read the setting from ``root/pyproject.toml``.
+
+    Raises KeyError if the table or a key is missing.
+    """
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     table = project["tool"]["autograd-course"]
     return Settings(repository=table["repository"], branch=table["branch"])

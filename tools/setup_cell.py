@@ -1,4 +1,4 @@
-"""The two generated pieces of every notebook: the link to Colab and the setup cell."""
+"""The two generated parts of every notebook: the link to Colab and the setup cell."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if "google.colab" in sys.modules:
 
 
 def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
-    """Return the cells with a link to Colab and a setup cell that match the setting.
+    """Return the cells of a source with an updated link to Colab and an updated setup cell.
 
-    ``place`` is the source's path in the repository. Missing parts are added: the link goes on the
-    first line of the first Markdown cell, and the setup cell comes before all other code.
-    JupyterLab hides the code of the setup cell.
+    ``place`` is the source's path in the repository. If the link is missing, it becomes the first
+    line of the first Markdown cell. If the setup cell is missing, it is inserted before all other
+    code. JupyterLab hides the code of the setup cell.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")
@@ -48,13 +48,13 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
 
 
 def _extra(source: Source) -> str:
-    """Return the extra of pyproject.toml that the notebook needs. Lesson 15 needs one."""
+    """Return the extra in pyproject.toml that the notebook needs. Only lesson 15 needs an extra."""
     uses = any("require_packages()" in cell.source for cell in source.cells if cell.is_code)
     return "[ship]" if uses else ""
 
 
 def badge(place: PurePosixPath, settings: Settings) -> str:
-    """Return the Markdown of a badge that opens the notebook at ``place`` in Colab."""
+    """Return a badge in Markdown. The badge opens the notebook at ``place`` in Colab."""
     return f"[![Open In Colab]({_BADGE_IMAGE})]({_colab(place, settings)})"
 
 

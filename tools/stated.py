@@ -1,7 +1,7 @@
-"""The minutes in a lesson's text, which the build computes with the model.
+"""Write the minutes that the model computes into a lesson's text.
 
-Minutes are rounded only once. A lesson's minutes are rounded in this module, and an exercise's
-minutes in its declaration. Every text shows these numbers or their sums.
+Minutes are rounded only once: a lesson's minutes in this module, and an exercise's minutes in its
+declaration. Every document shows these rounded numbers or their sums.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _SENTENCE = re.compile(r"\*\*It takes\*\*[^.]*\.")
 
 
 def stated(minutes: float) -> int:
-    """Return the minutes that a text states for a lesson, rounded up to a multiple of 5."""
+    """Return the minutes that a lesson's text states, rounded up to a multiple of 5."""
     return math.ceil(minutes / STEP) * STEP
 
 
 def sentence(minutes: Minutes) -> str:
-    """Return the sentence about the minutes in a lesson's first cell."""
+    """Return the sentence about the minutes that appears in a lesson's first cell."""
     extra = f"; the *extra* sections take another {stated(minutes.extra)}" if minutes.extra else ""
     return f"**It takes** about {stated(minutes.core)} minutes{extra}."
 
 
 def with_minutes(lesson: Source, minutes: Minutes) -> Source:
-    """Return a lesson whose text states the minutes according to the model.
+    """Return a lesson whose text states the minutes from the model.
 
     Raises AuthoringError if the lesson has no sentence about its minutes.
     """

@@ -1,4 +1,5 @@
-"""Write the course as a book for Sphinx, and check the resulting site.
+"""Convert the course to a book, which Sphinx builds, and check the resulting site.
 
-Pages keep their paths in the repository, so a link has the same target in the book and on GitHub.
+Each page has the same path in the book as in the repository, so links have the same targets in the
+book and on GitHub.
 """

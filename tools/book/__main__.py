@@ -19,7 +19,10 @@ EXTRA = ".extra"  # the folder that Sphinx copies into the site unchanged
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Return 0, or print the reasons to standard error and return 1."""
+    """Run the command and return 0.
+
+    If it fails, print the reasons to standard error and return 1.
+    """
     options = _parser().parse_args(arguments)
     try:
         found = list(problems(options.folder)) if options.command == "check" else []
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def stage(made: Book, root: Path, folder: Path) -> None:
-    """Empty ``folder``, and write the book of the course at ``root`` into it."""
+    """Empty ``folder``, and write the Sphinx sources of the course at ``root`` into it."""
     shutil.rmtree(folder, ignore_errors=True)
     for place, text in made.texts.items():
         _opened(folder / place).write_text(text, encoding="utf-8", newline="\n")

@@ -1,8 +1,8 @@
-"""Try each of a widget's controls, and record the kernel's answers.
+"""Try every control of a widget, and record the kernel's answers.
 
-A page without a kernel uses these answers. There are only a few for each widget, because each one
-makes the page larger. For this reason, a slider that needs the kernel has only a few positions in
-the book.
+A page without a kernel uses the recorded answers. Only a few answers are recorded for each widget,
+because each answer makes the page larger. For the same reason, a slider that needs the kernel has
+only a few positions in the book.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLACES = ("activations", "weights")
 
 
 def answers(widget: Any) -> Iterator[Json]:
-    """Yield the requests that the page can send, and the traits that the kernel sends in response.
+    """Yield each request that the page can send, and the traits that the kernel sends in response.
 
     Trying these requests changes ``widget``.
     """
@@ -40,7 +40,7 @@ def answers(widget: Any) -> Iterator[Json]:
 
 
 def _foldings(flow: FlowWidget) -> Iterator[Json]:
-    """Unfold and fold one module after another, until no new state appears."""
+    """Expand and collapse one module after another, until no new state appears."""
     first = _opened(flow)
     known, waiting = {first}, [first]
     while waiting and len(known) < _MOST_FOLDINGS:
@@ -62,7 +62,7 @@ def _foldings(flow: FlowWidget) -> Iterator[Json]:
 
 
 def _turnable(flow: FlowWidget, opened: Opened) -> list[tuple[int, int]]:
-    """Return pairs of a flow and a group that a reader can open or fold."""
+    """Return the flow's groups that a reader can expand or collapse, as pairs (flow, group)."""
     _unfold(flow, opened)
     found = set()
     for place, view in enumerate(flow.views):
@@ -81,7 +81,7 @@ def _opened(flow: FlowWidget) -> Opened:
 
 
 def _choices(lab: FunctionLab) -> Iterator[Json]:
-    """Choose each function, and move each of its sliders while the other sliders stay."""
+    """Select each function, and move each of its sliders while the other sliders stay in place."""
     for function in lab.scene["functions"]:
         lab.choice = {"function": function}
         first = copy.deepcopy(lab.scene["answers"])
@@ -118,7 +118,10 @@ def _fewer(slider: Json, values: Sequence[float]) -> Json:
 
 
 def _trainings(lab: STELab) -> Iterator[Json]:
-    """Train from each starting point. With other quantizers, train only from the first one."""
+    """Train from each starting point.
+
+    For quantizers other than the first, use only the first point.
+    """
     first = lab.quantizer
     offered = [name for name, _ in lab.sweep["quantizers"]] or [first]
     for name, place, seed in product(offered, _PLACES, _SEEDS):

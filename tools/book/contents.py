@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the book: its title, and its pages in order."""
+    """A part of the book: its title and its pages, in order."""
 
     title: str
     pages: tuple[str, ...]
 
 
 def hidden(parts: Iterable[Part], folder: str = "") -> str:
-    """Return MyST Markdown that lists the parts for a page in ``folder`` but does not show them."""
+    """Return MyST Markdown with a hidden list of the parts, for a page in ``folder``."""
     return "".join(f"\n{_tree(part, folder)}\n" for part in parts if part.pages)
 
 

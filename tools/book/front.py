@@ -17,8 +17,11 @@ _SWITCHED = r"""
 
 
 def fronted(readme: str) -> str:
-    """Return the README's text. Its pictures follow the page's theme switch, not the system's.
+    """Return the README's text.
 
-    A badge is an image from another host, so its alternative text replaces it.
+    Its pictures follow the theme that the reader selects on the page, not the theme of the
+    operating system.
+
+    Badges are images from another host, so each badge is replaced with its alternative text.
     """
     return _TWO_PICTURES.sub(_SWITCHED, _PICTURE_IN_LINK.sub(r"\1", readme))

@@ -1,7 +1,7 @@
-"""Remove the parts of a built site that no page needs, for readers with slow connections.
+"""Make a built site smaller for readers with slow connections: remove all unneeded parts.
 
-The theme makes each page load thousands of icons, a search index that only one page uses, and rules
-for elements that no page contains. A script in the head of a page delays the first paint.
+The theme makes each page load thousands of icons, a search index that only one page uses, and style
+rules for elements that no page contains. A script in a page's ``<head>`` delays the first paint.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NESTING = ("@media", "@supports", "@layer", "@container")
 
 
 def lighten(site: Path) -> None:
-    """Rewrite the pages and style sheets of ``site``."""
+    """Rewrite the pages and style sheets in the folder ``site``."""
     pages = sorted(site.rglob("*.html"))
     for page in pages:
         text = page.read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def _size(page: Path, match: re.Match[str]) -> str:
 
 
 def used_rules(css: str, words: Collection[str]) -> str:
-    """Return a style sheet without the rules for classes that are not in ``words``."""
+    """Return a style sheet without the rules for classes that do not occur in ``words``."""
     return "".join(_kept(css, words))
 
 
@@ -98,7 +98,7 @@ def _classes(selector: str) -> set[str]:
 
 
 def _split(prelude: str) -> list[str]:
-    """Split a list of selectors at the commas that are outside parentheses."""
+    """Split a list of CSS selectors at the commas that are outside parentheses."""
     parts, depth = [""], 0
     for letter in prelude:
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -115,7 +115,10 @@ _TOKEN = re.compile(
 
 
 def _rules(css: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the prelude and the block of each top-level rule. Other statements have no block."""
+    """Yield the prelude and the block of each top-level CSS rule.
+
+    For other statements, the block is None.
+    """
     begin = opened = depth = 0
     for token in _TOKEN.finditer(css):
         if token[0].startswith("/*") and not depth and not css[begin : token.start()].strip():

@@ -1,4 +1,4 @@
-"""Adapt links to the book. They lead to its own pages, to rules by name, or else to GitHub."""
+"""Adapt links to the book. A link leads to a page of the book, or else to GitHub."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _IN_HTML = re.compile(r"<(?P<tag>code|span)>(?P<name>\w+(?:[-_]\w+)+)</(?P=tag)>
 
 @dataclass(frozen=True)
 class Places:
-    """The targets of links: files in the book by their paths in the repository, and names.
+    """The possible targets of links: files in the book (by repository path), and names.
 
-    ``names`` contains the names of rules, messages and lessons, each with its page. ``split``
-    contains the files whose sections are separate pages in the book. It maps each anchor to its
-    page.
+    ``names`` maps the name of each rule, message and lesson to its page. ``split`` contains the
+    files whose sections are separate pages in the book. For each of these files, it maps anchors to
+    pages.
     """
 
     root: Path
@@ -42,16 +42,18 @@ class Places:
 
 
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
-    """Return the Markdown of ``place``, with its links adapted to the book and with links on names.
+    """Return the Markdown of the file ``place``, with links adapted to the book.
 
-    If a different page contains the text, ``seen_from`` is that page. Raises AuthoringError if a
-    link leads nowhere.
+    Names of rules, messages and lessons become links.
+
+    If the text appears on a different page, ``seen_from`` is that page. Raises AuthoringError if
+    the target of a link does not exist.
     """
     return _MARKDOWN.sub(partial(_markdown, place, seen_from or place, places), text)
 
 
 def linked_html(html: str, place: str, places: Places) -> str:
-    """Return the HTML of an output, with links on the names of rules and lessons."""
+    """Return the HTML of an output, in which the names of rules and lessons become links."""
 
     def link(match: re.Match[str]) -> str:
         page = places.names.get(match["name"])
@@ -88,7 +90,7 @@ def _target(written: str, place: str, seen_from: str, places: Places) -> str:
 
 
 def _outside(asked: str, places: Places, place: str, written: str) -> str:
-    """Return the GitHub address of a file that is in the repository but not in the book."""
+    """Return the GitHub address of a file that is in the repository but is not part of the book."""
     lying = places.root / asked
     if not lying.exists():
         problem = f"the link {written} leads to no file"

@@ -1,7 +1,8 @@
-"""The widgets in the book, and the files that a page loads to show them without a kernel.
+"""Widgets in the book, and the files that a page loads to show widgets without a kernel.
 
-Each lesson runs once for the book. ``build/book-states`` keeps the states of its widgets until the
-code of the lesson or of a widget changes. The saved notebooks do not contain the states.
+Each lesson runs once for the book. The folder ``build/book-states`` keeps the states of the
+lesson's widgets until the code of the lesson or of a widget changes. The saved notebooks do not
+contain these states.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ _NEEDS = (
 
 
 def record(root: Path, lessons: Iterable[str]) -> list[str]:
-    """Run the lessons whose recorded states are out of date. Return the reasons for failures."""
+    """Run the lessons whose recorded states are out of date.
+
+    Return the reasons for any failures.
+    """
     late = [lesson for lesson in lessons if not _file(root, lesson).exists()]
     if len(late) < 2:
         return [problem for problem in map(partial(_recorded, root), late) if problem]
@@ -66,7 +70,7 @@ def record(root: Path, lessons: Iterable[str]) -> list[str]:
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
-    """Return the recorded states of a lesson. If its code has changed since, return nothing."""
+    """Return the recorded states of a lesson, or an empty record if its code has changed since."""
     file = _file(root, lesson)
     if not file.exists():
         return {}
@@ -136,8 +140,9 @@ def _run(
 
 @dataclass
 class LivePage:
-    """The live elements of one page, in order. ``files`` contains the files that they load, by
-    name.
+    """The live elements on one page, in order.
+
+    ``files`` maps names to the files that the elements load.
     """
 
     place: str
@@ -147,25 +152,25 @@ class LivePage:
     _count: int = 0
 
     def widgets(self, place: int) -> list[str]:
-        """Return an element for each widget and prediction in the code cell at ``place``."""
+        """Return an HTML element for each widget and prediction in the code cell at ``place``."""
         return [self.widget(shown) for shown in self.recorded.get(place, ())]
 
     def widget(self, shown: Json) -> str:
-        """Return an element for a recorded widget or prediction."""
+        """Return an HTML element for a recorded widget or prediction."""
         return self._element(**_small(shown))
 
     def knowledge_check(self, number: str) -> str:
-        """Return the element of a knowledge check."""
+        """Return the HTML element for a knowledge check."""
         quiz = draw() if number == COURSE else load(number)
         state = {"quiz": quiz_words.page(quiz), "summaries": _summaries(quiz)}
         return self._element("quiz", state, key=f"quiz {number}")
 
     def vote(self, number: str, vote_id: str) -> str:
-        """Return the element of a lesson's vote."""
+        """Return the HTML element for a vote in a lesson."""
         return self.ballot(load(number).vote(vote_id))
 
     def ballot(self, vote: Vote) -> str:
-        """Return the element of a vote."""
+        """Return the HTML element for a vote."""
         page = {**vote_words.page(vote), "title": READ_ON}
         said = "You voted for {}, and your browser keeps your vote. Read on to see what happens."
         return self._element(
@@ -188,7 +193,10 @@ class LivePage:
 
 
 def scripts(root: Path) -> dict[str, str]:
-    """Return the script of each kind of widget, with its style sheet, by name in the book."""
+    """Return the script of each kind of widget, with its style sheet.
+
+    The keys are file names in the book.
+    """
     found = {}
     for bundle in sorted((root / BUNDLES).glob("*.js")):
         module = bundle.read_text(encoding="utf-8").partition("//# sourceURL")[0]
@@ -206,7 +214,7 @@ def _state(name: str, value: Any) -> str:
 
 
 def _small(shown: Json) -> Json:
-    """Return the record of one widget. Each of its answers is reduced to the changed parts."""
+    """Return the record of one widget. Each answer is reduced to the parts that change."""
     kind, state, answers = shown["kind"], dict(shown["state"]), shown["answers"]
     if kind == "predict":
         state["words"] = _prediction_words(state["outcome"])
@@ -223,7 +231,7 @@ def _small(shown: Json) -> Json:
 
 
 def changes(before: Any, after: Any) -> Json:
-    """Return the changes as JSON: ``{"=": new}`` for a new value, or the changes by key."""
+    """Return the changes as JSON: ``{"=": new}`` for a new value, or a dictionary of changes."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         pairs: Iterable[tuple[Any, Any]] = ((key, before[key]) for key in before)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -234,7 +242,7 @@ def changes(before: Any, after: Any) -> Json:
 
 
 def _summaries(quiz: Quiz) -> list[list[str]]:
-    """Return the check's summary for each number of right answers and of essays."""
+    """Return a check's summary for each number of correct answers and each number of essays."""
     essays = [question for question in quiz.questions if question.essay]
 
     def told(right: int, written: int) -> str:

@@ -1,4 +1,4 @@
-"""A notebook as a page of the book, with its saved outputs but without parts that need a kernel."""
+"""Convert a notebook to a page of the book, with saved outputs and without live parts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ _UNSAVED = "What this cell prints is about the machine that it runs on, and is n
 def page(
     notebook: NotebookNode, place: str, places: Places, live: LivePage | None = None
 ) -> NotebookNode:
-    """Return the executed ``notebook`` of ``place`` as a page of the book. It is not changed.
+    """Return a page of the book for the executed ``notebook`` at ``place``.
 
-    The page's widgets, votes and checks are elements of ``live``. Without ``live``, the page
-    contains only pictures.
+    The notebook does not change.
+
+    ``live`` supplies the page's widgets, votes and checks. Without ``live``, the page contains only
+    pictures of them.
 
     Raises AuthoringError if a widget has no saved picture.
     """
@@ -89,7 +91,7 @@ def _html(text: str) -> NotebookNode:
 
 
 def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[NotebookNode]:
-    """Yield the knowledge check or vote that replaces the output of ``cell``."""
+    """Yield the cell with a knowledge check or vote that replaces the output of ``cell``."""
     for pattern, text, element in (
         (_CHECK, answered, live.knowledge_check),
         (_VOTE, voted, live.vote),
@@ -102,7 +104,7 @@ def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[Noteb
 
 
 def _headed(text: str, place: str, places: Places) -> str:
-    """Return the first cell. The links below its title replace the link above the title."""
+    """Return the text of the first cell. Links below the title replace the link above the title."""
     title, _, rest = _LINK.sub("", text).lstrip().partition("\n")
     links = [f"[Open in Colab]({places.settings.colab_url(place)})"]
     stem = place.rpartition("/")[2]

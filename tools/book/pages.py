@@ -1,4 +1,4 @@
-"""All files of the book by path. Their contents come from the course."""
+"""All files of the book, by path. Their contents come from the course."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "doc
 
 @dataclass(frozen=True)
 class Book:
-    """The book's texts, and the course files that it contains unchanged, by path.
+    """The book's generated text files, and the course files that it contains unchanged.
 
-    ``scripts`` contains the scripts of the book's widgets, by their names in the site's folder
-    ``live``.
+    The keys are paths.
+
+    ``scripts`` contains the scripts of the book's widgets. The keys are file names in the site's
+    folder ``live``.
     """
 
     texts: Mapping[str, str]
@@ -39,7 +41,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Course:
-    """The contents of the course, with paths relative to its root."""
+    """The files and lessons of a course. All paths are relative to the course's root."""
 
     lessons: tuple[str, ...]
     exercises: tuple[str, ...]
@@ -48,7 +50,7 @@ class Course:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of the table of contents."""
+        """The parts that the table of contents lists."""
         looked_up = (SHEET, RULES_PAGE, MESSAGES_PAGE)
         return (
             Part("In ten minutes", (FIRST,)),
@@ -61,7 +63,7 @@ class Course:
 
 
 def book(root: Path) -> Book:
-    """Return the book of the course at ``root``. Raises AuthoringError if a link is dead."""
+    """Return the book for the course at ``root``. Raises AuthoringError if a link is dead."""
     course = found(root)
     places = _places(root, course)
     plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
@@ -85,7 +87,7 @@ def book(root: Path) -> Book:
 
 
 def found(root: Path) -> Course:
-    """Return the contents of the course at ``root``."""
+    """Find the contents of the course at ``root``."""
     return Course(
         lessons=_matching(root, "notebooks/*.ipynb"),
         exercises=_matching(root, "exercises/*.ipynb"),
@@ -99,7 +101,10 @@ def _matching(root: Path, pattern: str) -> tuple[str, ...]:
 
 
 def _places(root: Path, course: Course) -> Places:
-    """Return the targets of links. If a rule and a message share a name, links lead to the rule."""
+    """Return the targets of links.
+
+    If a rule and a message have the same name, links lead to the rule.
+    """
     listed = {page for part in course.parts for page in part.pages}
     names = {Path(path).stem: path for path in course.lessons}
     names |= SPLIT[MESSAGES_PAGE] | SPLIT[RULES_PAGE]

@@ -1,4 +1,4 @@
-"""The pictures on a page. Each widget has a picture, and a text for readers who cannot see it."""
+"""Pictures of widgets on a page, with a description for readers who cannot see the picture."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def without_views(cell: NotebookNode) -> NotebookNode:
 
 
 def lacks_its_picture(cell: NotebookNode) -> bool:
-    """Whether a code cell shows a widget but has no picture of it in its saved outputs."""
+    """Whether a code cell shows a widget but its saved outputs contain no picture of the widget."""
     shown = [set(output.get("data", ())) for output in cell.outputs]
     if any(output.output_type == "error" for output in cell.outputs):
         return False
@@ -49,7 +49,7 @@ def lacks_its_picture(cell: NotebookNode) -> bool:
 
 
 def shows_widget(source: str) -> bool:
-    """Whether the last line of a cell is a call that creates a widget."""
+    """Whether the last line of a cell calls a function that creates a widget."""
     match _statements(source)[-1:]:
         case [ast.Expr(ast.Call(ast.Name(called) | ast.Attribute(attr=called)))]:
             return called in WIDGETS
@@ -57,7 +57,7 @@ def shows_widget(source: str) -> bool:
 
 
 def last_statement(source: str) -> str:
-    """Return the first line of the last statement of a cell."""
+    """Return the first line of a cell's last statement."""
     lines, body = source.splitlines(), _statements(source)
     return lines[body[-1].lineno - 1] if body else lines[-1]
 
@@ -70,10 +70,10 @@ def _statements(source: str) -> list[ast.stmt]:
 
 
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
-    """Add alternative text to the picture of ``cell``, and put the description into a folded block.
+    """Add alternative text to the picture in ``cell``, and make the description collapsible.
 
-    A text below the picture of a widget says where the widget's controls work. ``colab`` is the
-    address of the notebook in Colab.
+    A sentence below a widget's picture tells readers where the widget's controls work. ``colab`` is
+    the address of the notebook in Colab.
     """
     outputs = []
     for output in cell.outputs:
@@ -90,7 +90,7 @@ def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
 
 
 def alternative(account: str, source: str) -> str:
-    """Return the alternative text: the start of the description, or a figure's axis titles."""
+    """Return the alternative text: the beginning of the description, or a figure's axis titles."""
     if account.startswith(_MATPLOTLIB):
         titles = "; ".join(_titles(source))
         return f"Figure: {titles}." if titles else "Figure, described in the text next to it."
@@ -101,7 +101,7 @@ def alternative(account: str, source: str) -> str:
 
 
 def _titles(source: str) -> Iterator[str]:
-    """Yield the axis titles in a figure's code, without formatted values."""
+    """Yield the axis titles in a figure's code, except titles that contain formatted values."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             given = {keyword.arg: keyword.value for keyword in node.keywords}

@@ -1,4 +1,4 @@
-"""Knowledge checks and votes on a page without a kernel: the questions, with folded answers."""
+"""Knowledge checks and votes on a page without a kernel: the questions, with collapsed answers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _HINT = "*In the notebook this check is interactive, and your answers are kept.*
 
 
 def answered(number: str) -> str:
-    """Return the knowledge check of a lesson, or of the whole course, as MyST Markdown."""
+    """Return the knowledge check for a lesson, or for the whole course, as MyST Markdown."""
     quiz = draw() if number == COURSE else load(number)
     return "\n\n".join([f"**{quiz.heading}**", _HINT, *_questions(quiz)])
 
 
 def voted(number: str, vote_id: str) -> str:
-    """Return one of a lesson's votes as MyST Markdown."""
+    """Return a vote in a lesson as MyST Markdown."""
     return asked(load(number).vote(vote_id), TITLE)
 
 

@@ -1,6 +1,7 @@
-"""Record the states of a lesson's widgets, in the kernel that runs the lesson.
+"""Record the states of a lesson's widgets. This code runs in the same kernel as the lesson.
 
-:mod:`tools.book.live` runs these two functions in separate cells, before and after the lesson.
+:mod:`tools.book.live` adds two cells: the cell before the lesson calls ``record``, and the cell
+after the lesson calls ``write``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
 
 
 def record() -> None:
-    """Record each widget that the following cells display, and the outcome of each ``predict``."""
+    """Record each widget that later cells display, and the outcome of each ``predict`` call."""
     _first.append(_count())
     display: Any = Live._repr_mimebundle_
     predict: Callable[..., Any] = lesson.predict
@@ -47,7 +48,10 @@ def record() -> None:
 
 
 def write(path: str) -> None:
-    """Write the displayed widgets, by the number of their code cell, counted from 1."""
+    """Write the displayed widgets to a file.
+
+    The keys are the numbers of their code cells, from 1.
+    """
     Path(path).write_text(json.dumps(_noted, allow_nan=False), encoding="utf-8")
 
 
@@ -61,7 +65,7 @@ def _count() -> int:
 
 
 def shown(widget: Live) -> Json:
-    """Return a widget's state, and the kernel's answers to its controls."""
+    """Return the state of a widget, and the kernel's answers to the widget's controls."""
     kept = json.dumps(state(widget), allow_nan=False)
     found: list[Json] = []
     # A thread has no event loop, so the widget does all its work at once.
@@ -73,7 +77,7 @@ def shown(widget: Live) -> Json:
 
 
 def state(widget: Any) -> Json:
-    """Return the state that a widget sends to its page, without the traits of all widgets."""
+    """Return the state that a widget sends to its page, without traits that all widgets have."""
     own = [name for name in widget.trait_names(sync=True) if name not in _NOT_OWN]
     return {name: getattr(widget, name) for name in own if not name.startswith("_")}
 

@@ -1,4 +1,4 @@
-"""Split the documents about rules and error messages: each section becomes a page of the book."""
+"""Split the documents about rules and error messages: each section becomes a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXT = {RULES_PAGE: rule_page, MESSAGES_PAGE: message_page}
 
 
 def reference(root: Path, places: Places) -> Mapping[str, str]:
-    """Return both documents without their sections, and a page for each section."""
+    """Return both documents without their sections, and one page for each section."""
     texts = {}
     for document, pages in SPLIT.items():
         texts[document] = _table(root, document, places)

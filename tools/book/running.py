@@ -1,7 +1,7 @@
-"""A Markdown page whose code runs when the book is built, with live elements in the text.
+"""Run the code of a Markdown page when the book is built, and insert live elements into the text.
 
-The mark ``<!-- widget: flow -->`` becomes the widget with the name ``flow`` in the code, and ``<!--
-vote: one-of-five -->`` becomes a vote. GitHub does not show these marks.
+The comment ``<!-- widget: flow -->`` is replaced with the widget that the code calls ``flow``, and
+``<!-- vote: one-of-five -->`` is replaced with a vote. GitHub does not show these comments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def is_live(text: str) -> bool:
 
 
 def run(text: str, name: str) -> tuple[dict[str, Any], str]:
-    """Run all Python code of a page as the file ``name``. Return its names and its output."""
+    """Run all Python code on a page as the file ``name``.
+
+    Return the variables and the printed output.
+    """
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()) as printed:
         file = Path(folder, name)
         file.write_text("\n\n".join(_CODE.findall(text)), encoding="utf-8")
@@ -38,7 +41,7 @@ def run(text: str, name: str) -> tuple[dict[str, Any], str]:
 
 
 def enlivened(text: str, live: LivePage) -> str:
-    """Return a page with its live elements, which are collected in ``live``."""
+    """Return a page in which live elements replace the comments. ``live`` collects the elements."""
     names, _ = run(text, f"{Path(live.place).stem}.py")
 
     def vote(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The cheat sheet as a page, which contains the lessons' tagged summaries one after another."""
+"""The cheat sheet as a page of the book: the tagged summaries from all lessons, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a built site for dead links and for files that it loads from other hosts."""
+"""Check a built site for dead links, and for files that it loads from other hosts."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Page(HTMLParser):
 
 
 def _tells_something(image: Mapping[str, str]) -> bool:
-    """Whether an image needs alternative text. The theme's own images do not."""
+    """Whether an image needs alternative text. The theme's own images do not need it."""
     return "alt" not in image or "_static/" not in image.get("src", "")
 
 
 def problems(site: Path) -> Iterator[str]:
-    """Yield a sentence for each problem on the pages below ``site``."""
+    """Yield a sentence for each problem on the pages in the folder ``site``."""
     files = sorted(set(site.rglob("*.html")) - set(site.glob("_static/**/*")))
     pages = {path.resolve(): _read(path) for path in files}
     if not pages:
@@ -88,7 +88,7 @@ def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str
 
 
 def weight(site: Path, path: Path, page: Page) -> int:
-    """Return the total uncompressed bytes of a page and of all files that it loads."""
+    """Return the total uncompressed size in bytes of a page and of all files that it loads."""
     loaded = {_file(path, source) for source in page.fetched if not _is_foreign(source)}
     files = {file for file in loaded if file.suffix != ".html"}  # the head also names other pages
     files |= {site.resolve() / "live" / f"{name}.js" for name in page.live}
@@ -98,7 +98,10 @@ def weight(site: Path, path: Path, page: Page) -> int:
 
 @cache
 def _fonts(style: Path) -> frozenset[Path]:
-    """Return the fonts in a style sheet. A browser loads a font if the page uses its letters."""
+    """Return the fonts in a style sheet.
+
+    A browser loads a font only if the page uses its characters.
+    """
     text = style.read_text(encoding="utf-8") if style.exists() else ""
     return frozenset(_file(style, found) for found in _FONT.findall(text))
 
@@ -114,7 +117,7 @@ def _is_foreign(address: str) -> bool:
 
 
 def _file(page: Path, address: str) -> Path:
-    """Return the file that a relative address on a page leads to."""
+    """Return the file to which a relative address on a page leads."""
     if address.startswith("data:"):
         return page
     path = unquote(urldefrag(address).url.partition("?")[0])

@@ -1,4 +1,4 @@
-"""The votes of the book's own pages. The votes of lessons are in `autograd_course/quizzes`."""
+"""Votes on the book's own pages. The votes in lessons are in `autograd_course/quizzes`."""
 
 from __future__ import annotations
 

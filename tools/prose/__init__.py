@@ -1,1 +1,1 @@
-"""A linter for prose: see :mod:`tools.prose.wording` for our rules."""
+"""A linter for prose. The module :mod:`tools.prose.wording` contains our own rules."""

@@ -1,4 +1,4 @@
-"""Find sentences that are hard to read, using the rules of proselint and our own."""
+"""Find sentences that are hard to read, using proselint's rules and our own rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SEPARATOR = "\n\n–\n\n"  # prevents proselint's rules from matching across tw
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, the words that a rule finds in it, and what to write instead."""
+    """A sentence, the words in it that break a rule, and what to write instead."""
 
     sentence: Sentence
     words: str
@@ -62,7 +62,7 @@ EXCEPTIONS = {
 
 
 def findings(root: Path) -> list[Finding]:
-    """Return the findings of all rules in the repository at ``root``."""
+    """Apply all rules to the repository at ``root``, and return the findings."""
     read = [each for each in sentences(root) if each.text not in EXCEPTIONS]
     return [*in_our_words(read), *in_words_of_proselint(read)]
 
@@ -95,5 +95,5 @@ def in_words_of_proselint(read: Sequence[Sentence]) -> Iterator[Finding]:
 
 
 def without_code(sentence: str) -> str:
-    """Return a sentence in which each piece of code is replaced by one word."""
+    """Return a sentence in which each piece of code is replaced with one word."""
     return _CODE.sub("`x`", sentence)

@@ -1,4 +1,4 @@
-"""The sentences of the project, in Markdown, in docstrings, and in texts that code prints."""
+"""Collect the project's sentences from Markdown, docstrings, and strings that code prints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXAMPLE = re.compile(r"^\s*>>>.*", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and its position. Backticks mark code in it, as in Markdown."""
+    """A sentence and its position. Backticks mark the code in it, as in Markdown."""
 
     path: Path
     line: int
@@ -51,7 +51,7 @@ class Sentence:
 
 
 def sentences(root: Path) -> Iterator[Sentence]:
-    """Yield the sentences of all documents, docstrings, help texts and messages."""
+    """Yield the sentences in all documents, docstrings, help texts and messages."""
     pages = {path for pattern in _PAGES for path in root.glob(pattern)}
     modules = set[Path]()
     for package in _PACKAGES:
@@ -64,7 +64,7 @@ def sentences(root: Path) -> Iterator[Sentence]:
 
 
 def of_markdown(text: str, path: Path, first: int = 1) -> Iterator[Sentence]:
-    """Yield the sentences of a page. The number of its first line is ``first``."""
+    """Yield the sentences in a Markdown page whose first line has the number ``first``."""
     text = _ROUTE.sub(lambda route: "\n" * route[0].count("\n"), text)  # a list of headings
     header = _HEADER.match(text)
     blank = "\n" * header[0].count("\n") if header else ""
@@ -96,7 +96,7 @@ def of_python(text: str, path: Path) -> Iterator[Sentence]:
 
 
 def _inserted(part: ast.expr) -> str:
-    """Return a part of an f-string. ``…`` stands for each inserted value."""
+    """Return a part of an f-string, in which ``…`` replaces each inserted value."""
     return str(part.value) if isinstance(part, ast.Constant) else "…"
 
 
@@ -111,7 +111,7 @@ def _is_code(text: str) -> bool:
 
 
 def _as_markdown(docstring: str) -> str:
-    """Return a docstring in which each described argument is a list item."""
+    """Return a docstring as Markdown, in which each described argument is a list item."""
     said = _TABLE.sub("", _EXAMPLE.sub("", inspect.cleandoc(docstring)))
     return _ENTRY.sub("- ", _SECTION.sub("", said)).replace("``", "`")
 
@@ -129,7 +129,7 @@ def _plain(token: Token) -> str:
 
 
 def _of_text(text: str, path: Path, line: int) -> Iterator[Sentence]:
-    """Yield the sentences of a text. A blank or indented line starts a new sentence."""
+    """Yield the sentences in a text. A blank or indented line starts a new sentence."""
     begin = 0
     for part in _PARTS.split(text):
         yield from _split(part, path, line + text.count("\n", 0, begin))

@@ -1,4 +1,4 @@
-"""Our own rules, which list wordings that are hard to read and their replacements."""
+"""Our own rules. Each rule lists a wording that is hard to read, and a better wording."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Wording:
     """A wording that sentences must not contain.
 
     Attributes:
-        pattern: A regular expression. It ignores case, and it never matches inside code.
-        instead: What to write.
+        pattern: A regular expression. It ignores case and does not match inside code.
+        instead: What to write instead.
         finds: A sentence that breaks the rule.
         leaves: A similar sentence that does not break it.
     """

@@ -1,4 +1,4 @@
-"""A run of ``check``: load the target, diagnose it, and write the report."""
+"""Run the ``check`` command: load the target, diagnose it, and write the report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def checked(
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
-    """Load a target and diagnose it. All other options are passed on to ``diagnose``.
+    """Load a target and diagnose it. The remaining options are passed to ``diagnose``.
 
-    Raises :class:`NotUnderstoodError` if something cannot be loaded, and
+    Raises :class:`NotUnderstoodError` if the target or one of the options cannot be loaded, and
     ``CannotDiagnoseError`` if the target cannot be examined.
     """
     _require_rules(intentional)
@@ -57,7 +57,7 @@ def _require_rules(names: Collection[str]) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed the random generators that the user's modules may use, even during import."""
+    """Seed the random generators that the user's modules can use, even during their import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -1,8 +1,8 @@
 """The scope of a diagnosis: what it examined beyond the usual checks, and what it could not
 examine.
 
-A ✓ means that ``diagnose`` compared the gradients with expected gradients. If it could not compare
-them, the report says why.
+A ✓ means that ``diagnose`` compared the gradients with the expected gradients. If the comparison
+was not possible, the report gives the reason.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _OF_PROBES = {
 def examined(
     level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
 ) -> tuple[str, ...]:
-    """Describe what was examined. ``missing`` is the result of :func:`unexamined`."""
+    """Describe what was examined. ``missing`` is the return value of :func:`unexamined`."""
     if missing and nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
     some = len(missing) < len(seen[0].wanted)
@@ -106,7 +106,7 @@ def _left_out_on_a_device(evidence: Evidence) -> tuple[str, ...]:
 
 
 def without_cpu(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence about checks that need the CPU, if the Function needs a GPU."""
+    """Yield a sentence about the checks that run only on the CPU, if the Function needs a GPU."""
     if names := _left_out_on_a_device(evidence):
         yield (
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
@@ -119,8 +119,9 @@ def _words_of(probes: Collection[str]) -> list[str]:
 
 
 def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each declared rule that the Function breaks, and one for the range of
-    ``grad_output`` in which values were compared.
+    """Yield a sentence for each declared rule that the Function breaks.
+
+    Yield another sentence if gradients were compared only for a limited range of ``grad_output``.
     """
     for name in RULES:
         if name in intentional and (finding := RULES[name](evidence)) is not None:
@@ -130,9 +131,10 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each part of the gradients that was not compared with expected values.
+    """Yield a sentence for each part of a gradient that was not compared with expected values.
 
-    ``seen`` holds the evidence on the caller's example, then the evidence on other inputs.
+    ``seen`` starts with the evidence from the caller's example. The evidence from other inputs
+    follows.
     """
     if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined. {reason}"
@@ -153,7 +155,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Return the reason why no gradient was compared, or ``""`` if some gradients were compared."""
+    """Explain why no gradient was compared. Return ``""`` if at least one gradient was compared."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))
@@ -188,7 +190,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
 
 
 def _float64_alone(stage: str, failure: Failure) -> str:
-    """Say what fails on float64 copies although the call works on the caller's inputs."""
+    """Describe a failure on float64 copies that does not occur on the caller's inputs."""
     copies = "`diagnose` works on float64 copies of the inputs."
     if not failure.kind:
         return f"{copies} For these, {failure.text} than for your inputs."
@@ -197,7 +199,7 @@ def _float64_alone(stage: str, failure: Failure) -> str:
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:
-    """Return the declared rule that makes the expected gradient of an input unknown."""
+    """Return the declared rule that leaves the expected gradient of an input unknown."""
     for rule in LEAVES_VALUES_OPEN:
         finding = RULES[rule](evidence) if rule in intentional else None
         if finding is not None and name in finding.evidence.get("inputs", ()):
@@ -206,7 +208,7 @@ def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> s
 
 
 def _compared(evidence: Evidence, slot: int) -> bool:
-    """Whether at least one element of a gradient was compared, or the gradient is empty."""
+    """Whether at least one element of a gradient was compared. True for an empty gradient."""
     if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
     if evidence.values.inexact:

@@ -1,4 +1,4 @@
-"""Deliberate deviations of a Function, declared next to its definition.
+"""Declare, next to a Function's definition, how the Function deviates from the rules on purpose.
 
 This module does not import PyTorch.
 """
@@ -15,14 +15,14 @@ C = TypeVar("C", bound=type)
 
 @dataclass(frozen=True)
 class Declaration:
-    """The surrogate of a Function, and the rules that it breaks by design."""
+    """A Function's surrogate, and the names of the rules that the Function breaks by design."""
 
     surrogate: Callable[..., Any] | None = None
     intentional: str | Collection[str] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The declaration in words: the names of the rules, and ``surrogate``."""
+        """The declaration in words: the names of the rules, and the word ``surrogate``."""
         rules = (self.intentional,) if isinstance(self.intentional, str) else self.intentional
         return (*("surrogate" for _ in [self.surrogate] if _), *map(str, rules))
 
@@ -30,11 +30,12 @@ class Declaration:
 def declare(
     *, surrogate: Callable[..., Any] | None = None, intentional: str | Collection[str] = ()
 ) -> Callable[[C], C]:
-    """Declare a Function's deliberate deviations, so that callers need not pass them.
+    """Declare a Function's deliberate deviations, so that callers need not pass them to
+    ``diagnose``.
 
     The decorator stores the declaration on the class and returns the class unchanged, so it has no
     effect when the Function runs. It does not import PyTorch. ``diagnose`` uses the declaration
-    unless its caller passes ``surrogate=`` or ``intentional=``. A subclass does not inherit the
+    unless its caller passes ``surrogate=`` or ``intentional=``. Subclasses do not inherit the
     declaration.
 
     Args:
@@ -68,7 +69,7 @@ def declare(
 
 
 def declaration_of(fn: Any) -> Declaration | None:
-    """Return the declaration of a Function. ``fn`` may also be the ``apply`` of a Function."""
+    """Return the declaration of a Function. ``fn`` can be the class or its ``apply`` method."""
     owner = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     found = vars(owner).get(ATTRIBUTE) if isinstance(owner, type) else None
     return found if isinstance(found, Declaration) else None

@@ -1,6 +1,7 @@
-"""The example call of ``check``: described as text, created by user code, or drawn by a sampler.
+"""The arguments of the call that ``check`` examines.
 
-A text describes each argument, as in ``f64[3,4] i64[5]<4 0.5``.
+The arguments are described by a string, created by user code, or drawn by a sampler. A string
+describes all arguments, as in ``f64[3,4] i64[5]<4 0.5``.
 
 Spaces separate the arguments. Each argument is a tensor or a literal.
 
@@ -19,7 +20,7 @@ Spaces separate the arguments. Each argument is a tensor or a literal.
 ``(2,2)``         tuples and lists of literals
 ================  ============================================================================
 
-The types are f16, f32, f64, bf16, c64, c128, i32, i64, bool, and PyTorch's names for them.
+The dtypes are f16, f32, f64, bf16, c64, c128, i32, i64, bool, and PyTorch's names for them.
 """
 
 from __future__ import annotations
@@ -49,10 +50,11 @@ DIGITS = (0, 10)  # the default range of integers: 0 to 9
 
 @dataclass(frozen=True)
 class Draw:
-    """The description of a random tensor. Its elements lie above ``low`` and below ``high``, if
-    these are given.
+    """The description of a random tensor.
 
-    If ``const`` is true, the tensor is not differentiated.
+    If ``low`` and ``high`` are given, all elements lie between them.
+
+    If ``const`` is true, ``diagnose`` does not differentiate with respect to this tensor.
     """
 
     dtype: torch.dtype
@@ -63,11 +65,11 @@ class Draw:
 
     @property
     def is_float(self) -> bool:
-        """Whether the tensor can carry a gradient."""
+        """Whether the tensor can have a gradient."""
         return self.dtype.is_floating_point or self.dtype.is_complex
 
     def __call__(self, rng: torch.Generator) -> Tensor:
-        """Draw in the widest dtype and round, so that every dtype gets the same numbers."""
+        """Draw in the widest dtype and then round, so that every dtype gets the same numbers."""
         if self.dtype is torch.bool:
             return torch.randint(2, self.shape, generator=rng).bool()
         if self.dtype.is_complex:
@@ -119,7 +121,7 @@ _RANGE = re.compile(rf">(?P<above>{_END})|<(?P<below>{_END})|\((?P<low>{_END}),(
 
 
 def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
-    """Return the arguments that a text describes. The same seed gives the same numbers.
+    """Return the arguments that a string describes. The same seed gives the same numbers.
 
     Raises :class:`NotUnderstoodError` with a message that quotes the invalid argument.
     """
@@ -134,7 +136,7 @@ def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
 
 
 def _asking(described: Sequence[Any]) -> Iterator[int]:
-    """Yield the positions of the tensors that must require grad, if other tensors are const."""
+    """Yield the positions of tensors that must require grad because other tensors are ``const``."""
     floats = {i: d for i, d in enumerate(described) if isinstance(d, Draw) and d.is_float}
     const = [i for i, draw in floats.items() if draw.const]
     if const and len(const) == len(floats):
@@ -173,7 +175,10 @@ def _torchs_name(dtype: torch.dtype) -> str:
 
 
 def _bounds(text: str, dtype: torch.dtype, written: str) -> tuple[float | None, float | None]:
-    """Return both ends of a range. A missing end is ``None``; a range of integers has both ends."""
+    """Return the lower and upper end of a range.
+
+    A missing end is ``None``. An integer range always has both ends.
+    """
     if not written:
         return None, None
     found = _RANGE.fullmatch(written)
@@ -235,8 +240,8 @@ def example(
 ) -> tuple[Any, ...]:
     """Return the arguments from ``--inputs``, or the first arguments that the sampler draws.
 
-    Raises :class:`NotUnderstoodError` if there are too few arguments, because this is not the
-    Function's fault.
+    Raises :class:`NotUnderstoodError` if arguments are missing, because this mistake is in the
+    command line and not in the Function.
     """
     if text is not None:
         made = _made(text, seed)
@@ -272,8 +277,8 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
 def left_out(fn: Any, given: int) -> list[str]:
     """Return the required parameters that a call with ``given`` arguments omits.
 
-    If the signature is unknown or wrong, the list is empty, because the doctor reports this
-    problem.
+    The list is empty if the signature is unknown or invalid. The doctor reports that problem
+    separately.
     """
     called, skipped = fn, 0
     if isinstance(fn, type):

@@ -1,4 +1,4 @@
-"""The inputs on which a Function is examined: the caller's example, and similar inputs."""
+"""The inputs on which a Function is examined: the caller's example and variations of it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that require grad, or of all floating-point tensors if
-    none do.
+    """Return the positions of the tensors that require grad.
+
+    If no tensor does, return the positions of all floating-point tensors.
     """
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
@@ -70,7 +71,7 @@ def _unfit(value: Tensor) -> str:
 
 
 def require_initialized(fn: Any) -> None:
-    """Raise an error for a module that creates its parameters in its first call."""
+    """Raise an error for a lazy module, which creates its parameters in its first call."""
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
@@ -80,7 +81,7 @@ def require_initialized(fn: Any) -> None:
 
 
 def require_room(case: Sequence[Any]) -> None:
-    """Raise an error for tensors so large that the evidence would not fit into memory."""
+    """Raise an error if the tensors are so large that the evidence would not fit into memory."""
     sizes: Counter[torch.device] = Counter()
     for value in case:
         if is_float(value):
@@ -98,7 +99,7 @@ def require_room(case: Sequence[Any]) -> None:
 
 
 def _free_memory(device: torch.device) -> int:
-    """Return the number of free bytes on a GPU. For other devices, return the free RAM."""
+    """Return the number of free bytes on a GPU. For any other device, return the free RAM."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if not _MEMINFO.exists():  # only Linux has this file
@@ -110,7 +111,7 @@ def _free_memory(device: torch.device) -> int:
 def in_double(value: Any) -> Any:
     """Return a floating-point or complex tensor as a contiguous float64 or complex128 tensor.
 
-    Integers and numbers do not change.
+    Integer tensors and plain numbers do not change.
     """
     if not isinstance(value, Tensor):
         return value
@@ -121,9 +122,9 @@ def in_double(value: Any) -> Any:
 def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -> list[Any]:
     """Return the arguments of a call in float64 or complex128.
 
-    If an argument is itself the dtype of one of the floating-point tensors, it also becomes
-    float64, because it selects the precision of the call. ``own`` holds the dtypes of the caller's
-    tensors, if they differ from the dtypes of the case.
+    An argument can itself be a dtype, which selects the precision of the call. If it is the dtype
+    of a floating-point tensor, it also becomes float64. ``own`` holds the dtypes of the caller's
+    tensors, if they differ from the dtypes in ``case``.
     """
     doubled = [in_double(value) for value in case]
     dtypes = zip(own or own_dtypes(case), doubled, strict=True)
@@ -132,16 +133,17 @@ def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -
 
 
 def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
-    """Return the dtype of each floating or complex tensor, and ``None`` for everything else."""
+    """Return the dtype of each floating-point or complex tensor, or ``None`` for other values."""
     return tuple(value.dtype if is_float(value) else None for value in case)
 
 
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return different inputs of the same kind, with the example's ranges, signs and structures.
+    """Return random inputs with the same ranges, signs and structures as the example.
 
-    If one tensor lies below another of the same shape, like a lower bound, it stays below. Tensors
-    that are not differentiated keep their values, because ``backward`` may be right only for these
-    values. Examples are targets that sum to one, masks, and the cosines of a rotation.
+    If every element of one tensor is below the same element of another tensor, as for a lower
+    bound, this order is kept. Tensors that are not differentiated keep their values, because
+    ``backward`` might be correct only for these values. Examples are targets that sum to one,
+    masks, and the cosines of a rotation.
     """
     places = wanted(case)
     found = [another(in_double(v), rng) if i in places else v for i, v in enumerate(case)]
@@ -171,9 +173,9 @@ OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # they also fit a probability
 
 
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the example with 0, 1, -1 and two equal elements, if its range allows them.
+    """Insert 0, 1, -1 and two equal values into the example, if its range allows them.
 
-    These are the most common inputs at which a formula divides by zero.
+    At such inputs, formulas most often divide by zero.
     """
     places = wanted(case)
     return tuple(
@@ -209,9 +211,10 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
-    """Move the elements at kinks away from zero, by a tenth of the typical magnitude.
+    """Move the elements that lie at kinks away from zero, by a tenth of the typical magnitude.
 
-    A tensor with a structure does not change, because moving a single element would break it.
+    A tensor with a structure does not change, because moving a single element would break the
+    structure.
     """
     if kinks is None or not len(kinks) or structure_of(value) is not None:
         return value

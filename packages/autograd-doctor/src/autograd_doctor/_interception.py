@@ -1,10 +1,10 @@
-"""Observe every call to ``Function.apply``, no matter which code makes the call.
+"""Observe every call to ``Function.apply``, regardless of which code makes the call.
 
-While a watcher is active, the code object of ``Function.apply`` is replaced, and not the attribute.
-An alias such as ``square = Square.apply`` refers to the function with this code object, so we also
-see calls through older aliases. If ``apply`` is not written in Python, or is not the function we
-expect, the attribute is replaced instead. In this case, we see calls only through aliases created
-later.
+While a watcher is active, this module replaces the code object of ``Function.apply``, not the
+attribute. An alias such as ``square = Square.apply`` refers to the function with this code object,
+so watchers also see calls through older aliases. If ``apply`` is not written in Python, or is not
+the expected function, the attribute is replaced instead. Watchers then see calls only through
+aliases that are created later.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ Finish = Callable[[Any], None]
 
 
 class Watcher(Protocol):
-    """Observes calls. If a watcher raises an error, the caller does not see the error."""
+    """Observes calls. Errors that a watcher raises do not reach the code that makes the call."""
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Finish | None:
-        """Observe a call before it is made. Return ``None``, or a callable that receives the
-        result.
+        """Observe a call before it runs.
+
+        Return ``None``, or a callable that will receive the result.
         """
 
     def compiled(self, function: type[Function]) -> None:
-        """Note that ``torch.compile`` traces a call. ``apply`` then does not run."""
+        """Record that ``torch.compile`` traces a call. In this case, ``apply`` does not run."""
 
     def failed(self, error: Exception) -> None:
-        """Note that one of the other methods raised an error."""
+        """Record that another method of this watcher raised an error."""
 
 
 _watchers: tuple[Watcher, ...] = ()
@@ -48,7 +49,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Hide the calls in a block from all watchers, because the doctor itself makes these calls."""
+    """Hide all calls inside the block from the watchers. The doctor uses this for its own calls."""
     global _pauses
     _pauses += 1
     try:
@@ -58,7 +59,7 @@ def paused() -> Iterator[None]:
 
 
 def watch(watcher: Watcher) -> None:
-    """From now on, notify a watcher of every call."""
+    """Notify a watcher of every call from now on."""
     global _watchers
     with _changing:
         if not _watchers:
@@ -67,7 +68,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Stop notifying a watcher. If it was the last one, restore ``Function.apply``."""
+    """Stop notifying a watcher. After the last watcher is removed, restore ``Function.apply``."""
     global _watchers
     with _changing:
         before = _watchers
@@ -77,7 +78,7 @@ def unwatch(watcher: Watcher) -> None:
 
 
 def _forget_all() -> None:
-    """Stop watching in a forked process, because it could not report the calls that it saw."""
+    """Stop watching in a forked process. It could not report the calls that it sees."""
     global _watchers, _changing
     _changing = threading.Lock()
     if _watchers:
@@ -95,7 +96,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def watched_apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the original ``apply``, and notify the watchers before and after the call."""
+    """Call the original ``apply``, and notify the watchers before and after it runs."""
     __tracebackhide__ = True  # pytest shows the user's frames and hides ours
     if _pauses or not _watchers:
         return _original(cls, *args, **kwargs)

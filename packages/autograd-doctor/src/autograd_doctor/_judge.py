@@ -1,4 +1,4 @@
-"""Turn evidence into findings. The most likely cause comes first."""
+"""Convert evidence to findings, with the most likely cause first."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 def judge(
     evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return the findings of all rules, except intended and already explained ones.
+    """Return the findings of all rules, except those that are intended or explained by another one.
 
     Errors come before warnings. Findings of the same severity follow the order of the rules, so
-    that the cause comes first. A rule in ``skip_rules`` does not run and explains nothing. An
-    ``intentional`` rule explains only two kinds of findings: findings that describe the same
-    behavior under another name, and findings that compare results which differ by design.
+    that the cause comes first. A rule in ``skip_rules`` does not run, so it explains no other
+    finding. An ``intentional`` rule explains two kinds of findings: findings that describe the same
+    behavior under another name, and findings about results that differ by design.
     """
     skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []
@@ -44,7 +44,7 @@ def judge(
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:
-    """Return the rules that assume a linear backward, if it is not linear for any cotangents."""
+    """Return the rules that require a linear backward, if ``backward`` is never linear."""
     if evidence.values.cotangent_range is not None:
         return set()
     built_on = {"linearity", "values"}

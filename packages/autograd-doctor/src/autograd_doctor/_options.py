@@ -1,4 +1,4 @@
-"""Check the arguments of ``diagnose``. A bad value raises an error with a one-sentence message."""
+"""Check the arguments of ``diagnose``. An invalid value raises an error with a short message."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _no_names(thing: Any) -> CannotDiagnoseError:
 
 
 def require_numbers() -> None:
-    """Raise an error in modes in which tensors hold no numbers or represent other tensors."""
+    """Raise an error in modes in which tensors hold no numbers or stand for other tensors."""
     modes = _get_current_dispatch_mode_stack()
     if torch._C._functorch.peek_interpreter_stack() is not None:
         inside = "a function that torch.func transforms (grad, vmap, jvp, …)"

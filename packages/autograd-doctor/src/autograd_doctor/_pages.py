@@ -1,4 +1,4 @@
-"""``explain`` returns the page about a rule.
+"""The function ``explain``, which returns the page about a rule.
 
 A page is a Markdown file next to the rules, ``_rules/<rule>.md``. It shows wrong code, an
 experiment in which the mistake causes harm, and correct code.
@@ -16,7 +16,7 @@ from autograd_doctor.errors import UnknownRuleError
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A page as Markdown. A notebook formats it, and ``print`` shows it unchanged."""
+    """A page in Markdown. A notebook renders it, and ``print`` shows the Markdown source."""
 
     markdown: str
 
@@ -31,8 +31,8 @@ def explain(rule: str = "") -> Explanation:
     """Explain a rule of :func:`~autograd_doctor.diagnose` and how to fix code that breaks it.
 
     Args:
-        rule: The name of a rule, as in ``finding.rule``. Capitals, spaces and underscores make no
-            difference. Without a name, the result is a table of all rules.
+        rule: The name of a rule, as in ``finding.rule``. Case, spaces and underscores do not
+            matter. Without a name, ``explain`` returns a table of all rules.
 
     Returns:
         The rule's page as Markdown.
@@ -73,7 +73,7 @@ def _page(rule: Rule) -> str:
 
 
 def _contents() -> str:
-    """Return a table of rules for each family."""
+    """Return the tables of rules, with one table for each family."""
     return "\n\n".join(_table(family) for family in dict.fromkeys(r.family for r in RULES.values()))
 
 

@@ -1,9 +1,9 @@
-"""One diagnosis, from the caller's inputs to the findings.
+"""The steps of a diagnosis, from the caller's inputs to the findings.
 
-A diagnosis first runs the user's code and stores the observations as plain data. Then it judges the
-data. No rule runs the user's code, so user code cannot interfere with a rule, and another process
-can judge the data. The classroom relies on this: a sandbox collects the evidence, and the judge
-never sees the code.
+A diagnosis first runs the user's code and stores its observations as plain data, called evidence.
+The rules then judge the evidence. No rule runs the user's code, so user code cannot interfere with
+a rule, and another process can judge the evidence. The classroom relies on this separation: a
+sandbox collects the evidence, and the judge never runs the code.
 
 A diagnosis takes twelve steps:
 
@@ -21,14 +21,14 @@ A diagnosis takes twelve steps:
     a sample, and ``_numerics.bisection`` searches for the elements that are wrong.
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
-    ways and compare the results.
+    ways, and compare the two results.
 8.  Steps 3 to 6 are repeated on other inputs (``examine_samples``). They come from the ``sampler``
     or are variations of the example: singular elements, other numbers, and other tensors.
 9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
     differences with an estimate of their error. Elements at a kink are not compared.
 10. The rules judge each ``Evidence`` (``_judge``). They run in order, starting with the most basic
-    cause, and an error can explain away a later finding. For a callable, the Functions inside it
-    are judged too (``Case._inside``).
+    cause, and an error can explain away a later finding. If the subject is a callable, the
+    Functions inside it are also judged (``Case._inside``).
 11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
     inputs shows it again.
 12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
@@ -91,7 +91,7 @@ from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 
 def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
-    """Run forward and backward once on copies of the caller's example, in its own dtypes.
+    """Run forward and backward once on copies of the caller's example, in the example's own dtypes.
 
     Errors in these passes are ignored here, because the diagnosis reports them.
     """
@@ -126,13 +126,12 @@ def examine_samples(
     any_output: bool,
     intentional: Collection[str] = (),
 ) -> list[Evidence]:
-    """Return evidence on the example first, then on sampled inputs or on variations of the
-    example.
+    """Return evidence from the example, then from sampled inputs or variations of the example.
 
-    The ``extra_probes`` run only on the example, which is also the only input examined in other
-    dtypes. If ``extra_probes`` is ``None``, the example is skipped. Unless ``any_output`` is set, a
-    nan output raises :class:`CannotDiagnoseError`, because without a reference the expected
-    gradient is then unknown.
+    The ``extra_probes`` and the checks in other dtypes run only on the example. If ``extra_probes``
+    is ``None``, the example is skipped. A nan output raises :class:`CannotDiagnoseError`, because
+    the expected gradient is then unknown. ``any_output`` allows nan outputs, for calls with a
+    reference.
     """
     example = _probe(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
@@ -152,7 +151,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input whose elements at a kink were replaced."""
+    """Yield a sentence for each input in which elements at a kink were replaced."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -170,7 +169,7 @@ def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence if the gradients were compared with an inexact forward."""
+    """Yield a sentence if an inexact forward made the comparison of gradients inexact."""
     if off := max(evidence.values.inexact for evidence in seen):
         yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
 
@@ -210,9 +209,11 @@ def _probe(
     intentional: Collection[str] = (),
     explained: bool = True,
 ) -> Evidence:
-    """Return evidence on one case. Without extra probes, only the probes of values run.
+    """Return evidence from one case.
 
-    Without ``explained``, the evidence only shows whether a gradient is wrong, but not why. ``own``
+    Without extra probes, only the gradients and their values are examined.
+
+    Without ``explained``, the evidence shows whether a gradient is wrong, but not why. ``own``
     holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
     """
     own = own or own_dtypes(case)
@@ -262,7 +263,7 @@ def _variation(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on random inputs like the example, if ``forward`` is defined for them.
+    """Return evidence from random inputs like the example, if ``forward`` is defined for them.
 
     If ``forward`` has a kink at the example, the random inputs lie close to the kink.
     """
@@ -279,7 +280,9 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on the example with zeros, ones and equal elements, if its range allows."""
+    """Return evidence from the example with zeros, ones and equal elements, if its range allows
+    them.
+    """
     case = singular(args, generator(seed, Stream.SINGULAR))
     pairs = zip(args, case, strict=True)
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
@@ -304,7 +307,7 @@ def _other_numbers(
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
-    """For each wanted input, yield the flat indices of the elements at a kink of ``forward``."""
+    """For each wanted input, yield the flat indices at which ``forward`` has a kink."""
     for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
@@ -321,7 +324,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
 
 
 def _nan_output(evidence: Evidence) -> str:
-    """Return the output and index at which ``forward`` first returns nan, or ``""`` if none."""
+    """Return the output and the index of the first nan that ``forward`` returns, or ``""``."""
     for k, output in enumerate(evidence.forward.outputs):
         if is_float(output) and bool(torch.isnan(output).any()):
             return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
@@ -343,17 +346,20 @@ FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
 
 
 def has_error(findings: Findings) -> bool:
-    """Whether a finding is an error."""
+    """Whether at least one finding is an error."""
     return any(finding.severity == "error" for finding in findings)
 
 
 def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Findings:
-    """Combine several verdicts into one. The first verdict is about the caller's example.
+    """Combine the findings from several inputs into one list.
 
-    Random inputs hide fewer wrong values than an example does. But if the example shows the same
-    error, the report shows an element of the example, because the caller knows the example. Causes
-    other than wrong values are reported only for the example. If the inputs disagree on the name of
-    the error, the majority decides, and the inputs of a second run (``again``) vote too.
+    The first verdict is about the caller's example.
+
+    Random inputs reveal more wrong values than an example does. But if the example shows the same
+    error, the report shows an element of the example, because the caller knows the example. Errors
+    other than wrong values are reported only for the example. If different inputs lead to different
+    names for the error, the most frequent name is used. The inputs of a second run (``again``) also
+    count.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -368,10 +374,12 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
 
 
 class Examiner(Protocol):
-    """Collects evidence on one Function and judges it, in this process or in another one."""
+    """Collects evidence about one Function and judges it, in this process or in another process."""
 
     def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
-        """Run the Function on the example and on other inputs, and add the expected gradients.
+        """Run the Function on the example and on other inputs.
+
+        Add the expected gradients to the evidence.
 
         If ``thorough`` is false, only gradients and their values are examined.
         """
@@ -379,12 +387,15 @@ class Examiner(Protocol):
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each ``Evidence``. The first one is about the example."""
+        """Return the findings for each ``Evidence``.
+
+        The first ``Evidence`` is about the example.
+        """
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The result of an examination: the final findings, all earlier verdicts, and the evidence."""
+    """The result of an examination: the final findings, all earlier findings, and the evidence."""
 
     findings: Findings
     verdicts: Sequence[Findings]
@@ -392,15 +403,16 @@ class Conclusion:
 
     @property
     def has_error(self) -> bool:
-        """Whether a finding is an error."""
+        """Whether at least one finding is an error."""
         return has_error(self.findings)
 
     @property
     def is_wrong_only_elsewhere(self) -> bool:
-        """Whether a value error appears only on other inputs, in which several tensors vary.
+        """Whether wrong values appear only on other inputs, in which several tensors vary.
 
         Some of these tensors may depend on each other, like scores and their softmax. If the
-        example lies on kinks, the result is false, because its gradients were not compared.
+        example lies on kinks, the property is false, because the example's gradients were not
+        compared.
         """
         example = self.evidence[0]
         if any(avoided_kinks(example)):
@@ -410,7 +422,7 @@ class Conclusion:
         return self.has_error and values and len(tensors) > 1 and not has_error(self.verdicts[0])
 
     def require_gradient(self) -> None:
-        """Raise :class:`CannotDiagnoseError` if the rules could not judge any gradient."""
+        """Raise :class:`CannotDiagnoseError` if the rules could not judge any of the gradients."""
         example = self.evidence[0]
         raw, failed = example.contract.direct, example.forward.failure
         if self.findings or any(evidence.values.vjps for evidence in self.evidence):
@@ -422,11 +434,14 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Return the reason why no gradient of the example was compared, or ``""`` if one was."""
+        """Explain why no gradient of the example was compared.
+
+        Return ``""`` if one was compared.
+        """
         return nothing_compared(self.evidence[0], intentional)
 
     def jacobians(self) -> Jacobians | None:
-        """Return the Jacobians that show the first finding, if it is a value error."""
+        """Return the Jacobians that show the first finding, if it is about wrong values."""
         first = next(iter(self.findings), None)
         if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
             return None
@@ -437,10 +452,11 @@ class Conclusion:
 
 
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
-    """Return the clearest findings. Errors are included only if a second run confirms them.
+    """Return the final findings. Errors are included only if a second run confirms them.
 
-    The second run uses other random inputs. If it confirms no error, the first evidence is judged
-    again without the rules that reported them, because these errors may have hidden other findings.
+    The second run uses other random inputs. If it confirms no error, the evidence of the first run
+    is judged a second time, without the rules that reported the unconfirmed errors. Those errors
+    might have hidden other findings.
 
     Args:
         examiner: Collects evidence on one Function, and judges it.
@@ -448,7 +464,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         second_seed: The seed of the run that confirms errors.
 
     Returns:
-        The findings, with the evidence for them.
+        The findings, and the evidence for them.
     """
     evidence = examiner.collect(seed, thorough=True)
     verdicts = _judge(examiner, evidence, seed)
@@ -496,7 +512,7 @@ def _about_numbers(findings: Findings, numbers: Mapping[str, tuple[float, float]
 
 
 def as_warning(finding: Finding) -> Finding:
-    """Turn an error that appears only on varied inputs into a warning that says so."""
+    """Convert an error that appears only on varied inputs to a warning with an explanation."""
     if finding.severity != "error":
         return finding
     where = (
@@ -513,31 +529,32 @@ def _errors_of(findings: Findings) -> Iterator[Finding]:
 
 
 def _errors(verdicts: Sequence[Findings]) -> set[str]:
-    """Return the names of all errors."""
+    """Return the names of the rules that reported errors."""
     return {f.rule for findings in verdicts for f in findings if f.severity == "error"}
 
 
 def and_their_like(names: Collection[str]) -> set[str]:
-    """Return rules, with all rules that may report the same wrong gradient under another name."""
+    """Return the given rules, and related rules that may report the same wrong gradient."""
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
-    """Return the findings, but keep an error only if another run shows it again.
+    """Return the findings without those errors that a second run does not confirm.
 
-    On other random inputs, another rule of the same family may report the same mistake.
+    An error also counts as confirmed if a related rule reports it, because the name can differ on
+    other random inputs.
     """
     families = {RULES[name].family for name in _errors(again)}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
 
 
 def combine_findings(outside: Findings, inside: Findings) -> Findings:
-    """Combine the findings on a callable with the findings on the Functions inside it.
+    """Combine the findings about a callable with the findings about the Functions inside it.
 
-    The errors of each side explain findings of the other side. If both sides show an error, the
-    inner one is reported, because its name is more specific.
+    Errors of the callable can explain findings about the Functions, and vice versa. If both have
+    errors, the error of the inner Function is reported, because its name is more specific.
     """
     asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
     new = tuple(f for f in asked if not _explained(f, outside))
@@ -577,7 +594,7 @@ class Case:
     double_backward: bool | None
 
     def collect(self, seed: int, *, thorough: bool) -> list[Evidence]:
-        """Return evidence on the example and on other inputs, with the expected gradients."""
+        """Return evidence from the example and from other inputs, with the expected gradients."""
         evidence = examine_samples(
             self.subject,
             self.args,
@@ -597,7 +614,7 @@ class Case:
         return self.surrogate is not None or RULES["forward-mismatch"](evidence) is not None
 
     def collect_values(self, seed: int, *, explained: bool = True) -> list[Evidence]:
-        """Return evidence on the example, but only on its gradients and their values."""
+        """Return evidence from the example, limited to the gradients and their values."""
         seen = _probe(
             self.subject, self.args, seed, intentional=self.intentional, explained=explained
         )
@@ -614,7 +631,7 @@ class Case:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each ``Evidence``, including the findings on inner Functions."""
+        """Return the findings for each ``Evidence``, including findings about inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
             differences = has_error(example)
@@ -625,11 +642,13 @@ class Case:
     def _inside(
         self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
     ) -> Iterator[Finding]:
-        """Yield the findings on the Functions that a callable calls, with the Functions' names.
+        """Yield the findings about the Functions that a callable calls.
 
-        If the callable's gradients are right, the Functions inside it are right for the gradients
-        they receive. Finite differences on them would find nothing and can be expensive, for
-        example for a solver.
+        Each finding contains the Function's name.
+
+        If the callable's gradients are correct, the Functions inside it are correct for the
+        gradients that they receive. Finite differences of these Functions would find no mistake and
+        can be expensive, for example for a solver.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around
@@ -658,7 +677,8 @@ class Case:
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
         """Return the dtypes that the inner Functions receive in the caller's own call.
 
-        They are known if all the caller's floating-point tensors have the same precision.
+        These dtypes are known only if all of the caller's floating-point tensors have the same
+        precision.
         """
         precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
         if len(precisions) != 1:

@@ -1,4 +1,4 @@
-"""The expected gradients: from a reference, a surrogate, or finite differences."""
+"""The expected gradients, which come from a reference, a surrogate, or finite differences."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable that runs once on the inputs.
+    """A reference or surrogate: a differentiable callable that runs once on the inputs.
 
-    Many backward passes use its graph.
+    Many backward passes then use its graph.
 
-    ``role`` is the name of the option: reference or surrogate.
+    ``role`` is the name of the option that supplied the callable: ``reference`` or ``surrogate``.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Declared:
         return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
 
     def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return the gradient of every leaf, with zeros if the graph does not reach it."""
+        """Return the gradient of each leaf, or zeros if the graph does not reach the leaf."""
         pairs = [
             (out, g)
             for out, g in zip(self.floats, grad_outputs, strict=False)
@@ -122,7 +122,7 @@ class Declared:
                     handle.remove()
 
     def _interior(self) -> Iterator[Any]:
-        """Yield the nodes of the graph below the outputs, without leaves and their clones."""
+        """Yield the graph nodes below the outputs, except the leaves and the clones of leaves."""
         heads = dict.fromkeys(out.grad_fn for out in self.floats)
         seen = set(heads)
         level = [parent for node in heads if node for parent, _ in node.next_functions]
@@ -159,7 +159,10 @@ _IN_WORDS = {
 
 
 def _distinguish(names: Sequence[str]) -> Iterator[str]:
-    """Yield the names. The second occurrence of ``the mean`` becomes ``the second mean``."""
+    """Yield the names, and number repeated ones.
+
+    The second ``the mean`` becomes ``the second mean``.
+    """
     for place, name in enumerate(names):
         again = names[:place].count(name)
         bare = re.sub("^(the|an?) ", "", name)
@@ -167,7 +170,7 @@ def _distinguish(names: Sequence[str]) -> Iterator[str]:
 
 
 def _operation(node: Any) -> str:
-    """Return a node's operation under its usual name: ``MeanBackward1`` becomes ``mean``."""
+    """Return the usual name of a node's operation: ``MeanBackward1`` becomes ``mean``."""
     name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
     return _IN_WORDS.get(name, name)
 
@@ -180,13 +183,16 @@ def _operation(node: Any) -> str:
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's outputs and, on request, its gradients."""
+    """Return the calls with the reference's outputs added, and also its gradients on request."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
 
 def _answered(call: Extreme, reference: _Reference) -> Extreme:
-    """Add the expected result to a masked call, and the reference's own error to a coarse call."""
+    """For a masked call, add the expected result.
+
+    For a coarse call, add the reference's own error.
+    """
     if call.masked is not None:
         takes_masks = reference.takes_masks(call.masked)
         return replace(call, right=reference.at(call)) if takes_masks else call
@@ -210,7 +216,7 @@ class _Reference:
     gradients: bool
 
     def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
-        """Return outputs and gradients, or ``()`` if the call fails or the shapes differ."""
+        """Return outputs and gradients, or ``()`` if the call fails or the shapes do not match."""
         inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
@@ -255,7 +261,7 @@ RELATIVE = 1e-6
 def establish(
     evidence: Evidence, reference: Reference | None, surrogate: Reference | None, seed: int
 ) -> Evidence:
-    """Return the evidence with the expected gradients filled in."""
+    """Return the evidence with the expected gradients added."""
     if not evidence.values.vjps and reference is None:
         return evidence
     declared, columns = None, evidence.values.jacobian
@@ -292,9 +298,9 @@ def establish(
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether ``forward`` returns 16-bit numbers in any dtype.
+    """Whether the outputs of ``forward`` are rounded to 16 bits, whatever their dtype is.
 
-    If so, finite differences show no slope.
+    Finite differences of such outputs show no slope.
     """
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
@@ -307,7 +313,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether all values fit into 16 bits but are too fine for a quantizer's levels."""
+    """Whether all values fit into 16 bits but are too finely spaced to be a quantizer's levels."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -317,7 +323,7 @@ def _fit_16_bits(values: Tensor) -> bool:
 def _all_expected(
     evidence: Evidence, jacobian: Sequence[JacobianColumns], declared: Declared | None
 ) -> dict[Cotangent, tuple[Expected, ...]]:
-    """Return the expected gradients for the backward passes that are compared."""
+    """Return the expected gradients for all backward passes whose gradients are compared."""
     return {
         name: tuple(_expected(evidence, jacobian, declared, vjp.grad_outputs))
         for name, vjp in evidence.values.vjps.items()
@@ -331,7 +337,7 @@ def _expected(
     declared: Declared | None,
     grad_outputs: Sequence[Tensor | None],
 ) -> Iterator[Expected]:
-    """Yield the expected gradient of each wanted input, with NaN where it is not smooth."""
+    """Yield the expected gradient of each wanted input, or NaN where ``forward`` is not smooth."""
     likes = [evidence.inputs[position] for position in evidence.wanted]
     known: Sequence[JacobianColumns | None] = jacobian or [None] * len(likes)
     if declared is not None:
@@ -345,7 +351,10 @@ def _expected(
 
 
 def _unknown(like: Tensor) -> Expected:
-    """Return NaN for every element. The projections agreed, so no expected gradient was needed."""
+    """Return NaN for every element.
+
+    This is used if the projections agreed, so no expected gradient was needed.
+    """
     nothing = torch.full_like(like, torch.nan)
     return Expected(nothing, torch.zeros_like(nothing.real))
 
@@ -370,8 +379,9 @@ def _from_declared(known: Tensor, columns: JacobianColumns | None, like: Tensor)
 
 
 def _like(real: Tensor, like: Tensor) -> Tensor:
-    """Reshape a flat real vector to the shape of a tensor, as complex numbers if the tensor is
-    complex.
+    """Reshape a flat real vector to the shape of a tensor.
+
+    If the tensor is complex, combine pairs of real numbers into complex numbers.
     """
     real = real.reshape(as_real(like).shape)
     return torch.view_as_complex(real) if like.is_complex() else real
@@ -382,9 +392,10 @@ def _floor(values: Tensor) -> float:
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
-    """Add the declared gradients.
+    """Add the gradients of the reference or surrogate to the evidence.
 
-    If the actual gradients differ, add variants that hold parts constant.
+    If the actual gradients differ, also add the gradients that result when parts of the computation
+    are held constant.
     """
     if RANDOM not in evidence.values.vjps:
         return evidence

@@ -1,4 +1,4 @@
-"""Short texts for the user's values and exceptions, even if formatting them raises an error."""
+"""Short strings for the user's values and exceptions, even if formatting them raises an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)
 
 
 def shown(value: Any, most: int = 40) -> str:
-    """Return the beginning of a value's ``repr``, or its type if ``repr`` raises."""
+    """Return the beginning of a value's ``repr``, or the name of its type if ``repr`` raises."""
     try:
         return _ADDRESS.sub("", repr(value))[:most]
     except Exception:
@@ -20,7 +20,7 @@ def shown(value: Any, most: int = 40) -> str:
 
 
 def said(error: BaseException, most: int | None = MOST) -> str:
-    """Return the message of an exception, shortened if it is too long."""
+    """Return the message of an exception, shortened if necessary."""
     try:
         text = _SIGNATURES.sub("", _ADDRESS.sub("", str(error))).strip()
     except Exception:

@@ -1,4 +1,4 @@
-"""The source of a function, if Python has the right one."""
+"""The source code of a function, if Python can find the correct source."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 
 
 def own_source(function: Any) -> tuple[list[str], int] | None:
-    """Return the lines of a function's source and the first line's number, or ``None``.
+    """Return the lines of a function's source and the first line's number, or ``None`` if unknown.
 
-    Python may return the wrong text. After ``python -c``, Python 3.13 returns the text of the
-    command for all code that ``exec`` creates. This also happens in the workers of a test run.
+    Python sometimes returns the wrong source. After ``python -c``, Python 3.13 returns the source
+    of the command for all code that ``exec`` creates. This also happens in the worker processes of
+    a test run.
 
     Args:
-        function: A function, which may be wrapped.
+        function: A function, which can be wrapped by decorators.
 
     Returns:
         The lines, and the number of the first line.
@@ -39,22 +40,22 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
 @dataclass(frozen=True)
 class SavedArguments:
-    """The source text of the arguments of ``ctx.save_for_backward``, and the line of the call."""
+    """The source of the arguments of ``ctx.save_for_backward``, and the line number of the call."""
 
     names: tuple[str, ...]
     line: str
 
 
 def saved_arguments(function: type) -> SavedArguments | None:
-    """Return the tensors that a Function saves.
+    """Return the source of the arguments that a Function passes to ``save_for_backward``.
 
     The result is ``None`` unless the source contains exactly one call to ``save_for_backward``.
 
     Args:
-        function: A Function. Its ``setup_context`` and its ``forward`` are searched.
+        function: A Function. The search covers its ``setup_context`` and its ``forward``.
 
     Returns:
-        The arguments of the call, none of which is starred.
+        The arguments of the call. None of them is starred.
     """
     found = []
     for text in _sources(function, ("setup_context", "forward")):
@@ -72,9 +73,9 @@ def saved_arguments(function: type) -> SavedArguments | None:
 def line_with(
     function: type, words: str, methods: Sequence[str] = ("setup_context", "forward")
 ) -> str:
-    """Return the first line in some methods of a class that contains these words, or ``""``.
+    """Return the first line in a class's methods that contains these words, or ``""``.
 
-    The search includes functions in the same module that a method calls.
+    The search includes the functions in the same module that these methods call.
     """
     found = re.compile(r"(?<![\w.])" * words[0].isalpha() + re.escape(words))
     for text in _sources(function, methods):
@@ -118,7 +119,7 @@ DESIGNS = {
 
 
 def stated_design(function: type) -> str:
-    """Return the deliberate design of the gradient that a class's source mentions, or ``""``."""
+    """Return the deliberate gradient design that a class's source mentions, or ``""`` if none."""
     try:
         text = inspect.getsource(function)
     except NO_SOURCE:

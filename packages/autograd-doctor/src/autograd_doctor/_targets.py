@@ -1,4 +1,4 @@
-"""Objects given on a command line as ``package.module:name`` or ``path/to/file.py:name``."""
+"""Load objects that a command line names as ``package.module:name`` or ``path/to/file.py:name``."""
 
 from __future__ import annotations
 
@@ -22,17 +22,20 @@ _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
 
 
 class NotUnderstoodError(AutogradDoctorError, ValueError):
-    """The command line contains a mistake. The message is one sentence for the user."""
+    """The command line contains a mistake. The error message is one sentence for the user."""
 
 
 def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
-    """Return the end of a sentence about an unknown name, with the closest known name, if any."""
+    """Return the end of a sentence about an unknown name.
+
+    It suggests the closest known name, if any.
+    """
     close = get_close_matches(name, list(known), 1)
     return f". Did you mean {close[0]}{suffix}?" if close else "."
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Return an error with the exception that the user's own code raised, and its line."""
+    """Return an error that describes an exception in the user's own code, and its line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -57,12 +60,14 @@ _TARGET = re.compile(r"(?P<where>.+\.py|\w+(\.\w+)*):(?P<name>\w+(\.\w+)*)")
 
 
 def is_target(text: str) -> bool:
-    """Whether a text has the form of a target."""
+    """Whether a string has the form of a target."""
     return _TARGET.fullmatch(text) is not None
 
 
 def load(target: str) -> Any:
-    """Import a target's module and return the object. The current folder is searched first.
+    """Import the module of a target and return the target.
+
+    Python searches the current folder first.
 
     Raises :class:`NotUnderstoodError` if the module, file or attribute does not exist, or if the
     import fails.
@@ -85,7 +90,10 @@ def _importable(folder: Path) -> None:
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Import a file as a module, inside its package if it has one."""
+    """Import a file as a module.
+
+    If the file belongs to a package, import it as part of the package.
+    """
     if not path.is_file():
         beside = [other.stem for other in path.parent.glob("*.py")]
         raise NotUnderstoodError(f"There is no file {path}" + meant(path.stem, beside, ".py"))
@@ -118,7 +126,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the modules in the folder that should contain the missing module."""
+    """Yield the names of the modules in the folder in which a module is missing."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

@@ -1,10 +1,10 @@
-"""Check evidence from a process that ran untrusted code: its form, and its values.
+"""Check the form and the values of evidence from a process that ran untrusted code.
 
-The caller computes inputs, cotangents and expected gradients itself and never takes them from the
-other process. :func:`vet_evidence` checks the type of every part, and checks that every count,
-position, shape and dtype fits the question. The rules therefore receive only data that this package
-could have created. :func:`recheck_gradients` compares the gradients with expected gradients, for
-cotangents that the other process did not choose.
+The caller computes the inputs, cotangents and expected gradients itself, and never takes them from
+the other process. :func:`vet_evidence` checks the type of every part of the evidence. It also
+checks that every count, position, shape and dtype matches the inputs. The rules therefore receive
+only data that this package could have created. :func:`recheck_gradients` compares the gradients in
+the evidence with expected gradients, for cotangents that the other process did not choose.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _MOST = 3  # pieces of evidence: the example and its variations
 def vet_evidence(
     actual: Any, inputs: Sequence[Any], reference: Callable[..., Any]
 ) -> tuple[Evidence, ...]:
-    """Return evidence on these inputs if :func:`collect_evidence` could have returned it.
+    """Return the evidence if :func:`collect_evidence` could have returned it for these inputs.
 
     Args:
         actual: The data that the other process sent.
-        inputs: The arguments of the example call that the question was about.
+        inputs: The arguments of the example call.
         reference: A differentiable callable with the same arguments and outputs.
 
     Returns:
-        The same evidence. Each part has the type, shape and dtype that rules rely on.
+        The same evidence. Each part has the type, shape and dtype that the rules rely on.
 
     Raises:
         UnfitEvidenceError: The data is not evidence, or does not belong to these inputs.
@@ -79,7 +79,7 @@ def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
 
 
 def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
-    """Whether the same outputs are complex as in the reference."""
+    """Whether the same outputs are complex as for the reference."""
     pairs = zip(seen.forward.outputs, kinds, strict=False)
     return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
@@ -92,7 +92,7 @@ Check = Callable[[Any], bool]
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value and everything in it match a type hint."""
+    """Whether a value, including everything inside it, matches a type hint."""
     return _check(hint)(value)
 
 
@@ -137,7 +137,7 @@ def _mapping(key: Check, item: Check) -> Check:
 
 
 def _record(record: type[Any]) -> Check:
-    """Return a check for a dataclass, which may contain instances of itself."""
+    """Return a check for a dataclass. The dataclass can contain instances of itself."""
 
     def conforming(value: Any) -> bool:
         return type(value) is record and all(
@@ -154,7 +154,7 @@ def _checks(record: Any) -> tuple[tuple[str, Check], ...]:
 
 
 def _plain(hint: Any) -> Check:
-    """Return a check for a single value. Unlike in Python, a bool does not count as an integer."""
+    """Return a check for a single value. Unlike in Python, a bool is not an integer here."""
     if hint is bool:
         return lambda value: isinstance(value, bool)
     known: Any = {None: NoneType, float: (int, float)}.get(hint, hint)
@@ -178,15 +178,18 @@ Tensors = Sequence[Tensor | None]
 
 
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
-    """Whether evidence fits inputs in double precision, some of which are differentiated.
+    """Whether the evidence matches the inputs (in double precision) and the wanted gradients.
 
-    Differentiated inputs can have different values only in the doctor's own variation.
+    Differentiated inputs can have different values only if the doctor varied the example.
     """
     return all(_facts(seen, asked, tuple(wanted)))
 
 
 def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Iterator[bool]:
-    """Yield the conditions. Coarse conditions come first, because finer ones rely on them."""
+    """Yield the conditions that evidence must satisfy.
+
+    Basic conditions come first, because later ones rely on them.
+    """
     yield _is_short(seen)
     yield seen.wanted == wanted and len(seen.parameters) == len(asked)
     yield _are_inputs(seen.inputs, asked, wanted)
@@ -213,7 +216,10 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
 
 
 def _is_short(value: Any) -> bool:
-    """Whether every list and string in evidence with checked types has a reasonable size."""
+    """Whether every list and string in the evidence has a reasonable size.
+
+    The types are already checked.
+    """
     if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
         return False
     if isinstance(value, tuple):
@@ -225,7 +231,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two inputs have the same type and value, or are tensors with the same dtype."""
+    """Whether two inputs have the same type and value. Tensors must also have the same dtype."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and same_bytes(one, other)
     return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
@@ -239,9 +245,9 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the shape and dtype of another.
+    """Whether a tensor has the same shape and dtype as another tensor.
 
-    If the other tensor holds numbers, it must hold numbers too.
+    If all elements of the other tensor are finite, the tensor's elements must be finite too.
     """
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
@@ -274,7 +280,7 @@ def _raw_fits(seen: Evidence) -> bool:
 
 
 def _vjps_fit(seen: Evidence) -> bool:
-    """Whether evidence holds all requested gradients, or only the first one with its failure."""
+    """Whether the evidence holds all requested gradients, or only the first backward's failure."""
     floats = _floats(seen)
     if not seen.values.vjps:
         return seen.variants.interleaved is None or _vjp_fits(
@@ -301,7 +307,7 @@ def _vjp_fits(vjp: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
 
 
 def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
-    """Whether each tensor is missing or has the same shape and dtype as its counterpart."""
+    """Whether each tensor is missing, or has the same shape and dtype as its counterpart."""
     return len(actual) == len(likes) and all(
         one is None or (one.shape == like.shape and one.dtype == like.dtype)
         for one, like in zip(actual, likes, strict=True)
@@ -366,7 +372,7 @@ def _is_block(matrix: Tensor, error: Tensor, smooth: Tensor, shape: Sequence[int
 
 
 def _is_index(index: Tensor, size: int) -> bool:
-    """Whether a tensor contains valid positions for this many elements."""
+    """Whether a tensor contains valid indices for this many elements."""
     return (
         index.ndim == 1
         and index.dtype == torch.int64
@@ -449,11 +455,10 @@ def recheck_gradients(
     *,
     seed: int,
 ) -> Finding | None:
-    """Compare the gradients in evidence with expected ones, for cotangents that the caller
-    chose.
+    """Compare gradients with expected gradients, for cotangents that the caller chose.
 
-    What the other process says about itself, for example where it has a kink or which gradients
-    agree, does not count here.
+    The comparison ignores everything that the other process reports about itself, such as the
+    positions of kinks.
 
     Args:
         example: Evidence on the example call, from :func:`vet_evidence`.
@@ -462,10 +467,10 @@ def recheck_gradients(
         seed: The seed with which the evidence was collected.
 
     Returns:
-        A finding ``gradient-mismatch``, or ``None`` if the gradients are right.
+        A finding ``gradient-mismatch``, or ``None`` if the gradients are correct.
 
     Raises:
-        UnfitEvidenceError: Requested gradients are missing.
+        UnfitEvidenceError: Some of the requested gradients are missing.
     """
     own = replace(
         _with_own_cotangents(example, reference, seed),
@@ -484,8 +489,9 @@ def recheck_gradients(
 def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed: int) -> Evidence:
     """Return the evidence with the caller's cotangents.
 
-    The cotangents that any correct formula can handle must be present. A huge cotangent may raise
-    an error, for example if an iteration does not converge. The rules judge this case.
+    The gradients for ordinary cotangents must be present, because every correct formula can compute
+    them. A huge cotangent can lead to an error, for example if an iteration does not converge. The
+    rules judge this case.
     """
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
@@ -503,7 +509,7 @@ def _smooth(
     surrogate: Callable[..., Any] | None,
     seed: int,
 ) -> tuple[JacobianColumns, ...]:
-    """Find the kinks of the reference, if the other process reported any."""
+    """Find the kinks of the reference, if the other process has reported any kinks."""
     if surrogate or not example.values.jacobian:
         return ()
     return Declared(reference, example, seed).jacobian()

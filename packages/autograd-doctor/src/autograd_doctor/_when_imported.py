@@ -1,7 +1,7 @@
-"""Call a function right after a module is imported, without importing the module.
+"""Call a function as soon as the program imports a module. The module is not imported earlier.
 
-A tool that watches a program must not import PyTorch before the program does, because the program
-may first set environment variables that PyTorch reads during its import.
+A tool that watches a program must not import PyTorch before the program does. The program may first
+set environment variables that PyTorch reads during its import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Cancel = Callable[[], None]
 
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
-    """Call ``act`` when ``name`` is imported, or now if it already is.
+    """Call ``act`` when the module ``name`` is imported, or now if the module is already imported.
 
     Return a callable that cancels the call.
     """
@@ -36,7 +36,7 @@ def _still_importing(module: ModuleType) -> bool:
 
 
 class _Finder:
-    """Finds one module as the other finders do, and calls a function after the module has run."""
+    """Finds one module through the other finders, and calls a function after the module has run."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act
@@ -49,7 +49,10 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the awaited module. Leave all other modules to other finders."""
+        """Return the spec of the awaited module.
+
+        All other modules are left to the other finders.
+        """
         if name != self._name:
             return None
         self.withdraw()

@@ -1,4 +1,4 @@
-"""``diagnose`` and ``assert_gradients``: examine a Function and name its mistakes."""
+"""``diagnose`` and ``assert_gradients``, which examine a Function and name its mistakes."""
 
 from __future__ import annotations
 
@@ -92,19 +92,19 @@ def diagnose(
     ``reference`` or ``surrogate``. ``diagnose`` reports an error only if a second run on new random
     inputs shows the error again.
 
-    ``diagnose`` works on float64 copies. It restores the caller's tensors, random state, default
-    dtype and grad mode. It also restores everything else that ``fn`` can reach: modules with their
-    buffers, captured tensors, attributes and containers. It shows the output that ``fn`` prints in
-    one forward and one backward pass on ``inputs``.
+    ``diagnose`` works on float64 copies. Afterwards, it restores the caller's tensors, random
+    state, default dtype and grad mode. It also restores all other state that ``fn`` can reach:
+    modules with their buffers, captured tensors, attributes and containers. It shows the output
+    that ``fn`` prints in one forward and one backward pass on ``inputs``.
 
-    A correct Function with one input of any size needs about 90 forward and 70 backward passes at
-    level ``"standard"``, and about 120 forward and 80 backward passes at ``"full"``. A wrong
-    Function is also examined column by column. This takes about 420 forward passes for 12 elements,
-    and 4,300 for 1,200 or more elements.
+    For a correct Function with one input of any size, ``diagnose`` runs about 90 forward and 70
+    backward passes at level ``"standard"``. At level ``"full"``, it runs about 120 forward and 80
+    backward passes. For a wrong Function, it also computes the Jacobian column by column. This
+    takes about 420 forward passes for 12 elements, and 4,300 for 1,200 or more elements.
 
     Args:
         fn: A :class:`torch.autograd.Function` subclass, which is called through ``apply``, or any
-            callable that calls such Functions.
+            callable that calls Functions.
         inputs: The arguments of one example call: tensors of any shape and other values, as for
             :func:`torch.autograd.gradcheck`. A single tensor needs no tuple. ``diagnose``
             differentiates all floating-point and complex tensors. If some of them require grad, it
@@ -114,22 +114,22 @@ def diagnose(
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as a straight-through estimator does.
         intentional: Names of rules that ``fn`` breaks by design. Only these rules are turned off.
-            If you pass neither this nor ``surrogate``, ``diagnose`` uses the declaration made with
-            :func:`declare`.
-        double_backward: ``True`` if second derivatives must work. A failure is then an error.
-            ``False`` skips them. By default, they are examined, and a failure is only a note.
+            If you pass neither ``intentional`` nor ``surrogate``, ``diagnose`` uses the Function's
+            own declaration, made with :func:`declare`.
+        double_backward: ``True`` reports wrong second derivatives as errors. ``False`` skips second
+            derivatives. By default, ``diagnose`` examines them and reports problems only as notes.
         sampler: A callable that draws different inputs from a :class:`torch.Generator`. By default,
             ``diagnose`` varies the differentiated inputs of the example.
         seed: The seed for all random numbers that ``diagnose`` draws.
         level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
             results are only informative.
-        time_limit: The time limit in seconds for one pass of ``fn``. 0 means no limit.
+        time_limit: The time limit in seconds for one forward or backward pass. 0 means no limit.
         repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you first access
             it.
 
     Returns:
-        The diagnosis. Its ``ok`` is ``True``, ``False``, or ``None`` if gradients could not be
-        examined. In this case, ``unexamined`` says why. Its ``findings`` name the bugs, starting
+        The diagnosis. Its ``ok`` is ``True`` or ``False``, or ``None`` if some gradients could not
+        be examined; ``unexamined`` then gives the reason. Its ``findings`` name the bugs, starting
         with the root cause.
 
     Raises:
@@ -213,7 +213,7 @@ def _repaired(
     finding: Finding,
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
-    """Search for a repair under the conditions of a diagnosis, and hide the code's output."""
+    """Search for a repair with the settings of the diagnosis, and hide the code's output."""
     try:
         with (
             paused(),
@@ -245,10 +245,11 @@ def assert_gradients(
 ) -> Diagnosis:
     """Fail with the report of :func:`~autograd_doctor.diagnose` if a Function is wrong.
 
-    It also fails if ``diagnose`` could not examine the gradients. It takes as long as ``diagnose``.
+    The assertion also fails if ``diagnose`` could not examine the gradients. It takes as long as
+    ``diagnose``.
 
     Args:
-        fn: A Function class, or a callable that calls Functions.
+        fn: A Function class, or any callable that calls Functions.
         inputs: The arguments of one example call. A single tensor needs no tuple.
         warnings: Whether a warning also counts as a failure.
         reference: As for ``diagnose``.
@@ -264,9 +265,9 @@ def assert_gradients(
         The diagnosis. Its ``ok`` is ``True``.
 
     Raises:
-        WrongGradientError: The Function is wrong, or its gradients could not be examined. This is
-            an ``AssertionError`` whose message is the report. Its ``diagnosis`` attribute is the
-            diagnosis.
+        WrongGradientError: The Function is wrong, or its gradients could not be examined. This
+            exception is an ``AssertionError`` whose message is the report. Its ``diagnosis``
+            attribute holds the diagnosis.
         CannotDiagnoseError: The arguments cannot be examined.
 
     Example:
@@ -313,7 +314,7 @@ def collect_evidence(
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
-    """Run a Function as :func:`diagnose` does, and return the observations without judging them.
+    """Run a Function like :func:`diagnose`, and return the observations without judging them.
 
     Args:
         fn: As for :func:`diagnose`.
@@ -324,9 +325,9 @@ def collect_evidence(
         time_limit: As for :func:`diagnose`.
 
     Returns:
-        Evidence on the example first, then on variations of it. It does not contain the expected
-        gradients. They are added from a reference or finite differences when the evidence is
-        judged.
+        Evidence from the example, followed by evidence from variations of the example. It does not
+        contain the expected gradients. When the evidence is judged, they are computed from a
+        reference or by finite differences.
 
     Raises:
         CannotDiagnoseError: As for :func:`diagnose`.
@@ -347,15 +348,15 @@ def run_edits(
 
     Args:
         fn: A Function.
-        edits: For each try, a mapping from method names to the changed source of their ``def``. An
-            empty mapping leaves the Function unchanged.
+        edits: For each attempt, a dictionary that maps method names to the edited source of their
+            ``def``. An empty dictionary leaves the Function unchanged.
         question: The inputs, the inputs to differentiate, and the cotangents.
         seed: The seed for all random numbers.
 
     Returns:
-        For each try, the values that ``backward`` returned for each cotangent. If the question has
-        no cotangents, these are the values that ``forward`` returned. ``None`` means that the code
-        raised an error.
+        For each attempt, the values that ``backward`` returned for each cotangent. If the question
+        has no cotangents, these are the values that ``forward`` returned. ``None`` means that the
+        code raised an error.
     """
     with _report_own_faults(), paused():
         prepare()
@@ -368,7 +369,7 @@ def run_edits(
 def is_right_for(
     fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
-    """Whether the gradients for these cotangents are right. Other cotangents are not examined.
+    """Whether the gradients for these cotangents are correct. Other cotangents are not examined.
 
     Args:
         fn: A Function.
@@ -388,7 +389,7 @@ def is_right_for(
 
 
 def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
-    """Borrow everything that the subject, its arguments and the other callables can reach."""
+    """Find all state that the subject, its arguments and the other callables can reach."""
     named = zip(subject.parameters, args, strict=True)
     hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
     root = (subject.name, subject.function) if subject.function else ("self", subject.call)
@@ -398,7 +399,7 @@ def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subje
 
 @contextmanager
 def _report_own_faults() -> Iterator[None]:
-    """Report an error in the doctor itself as a sentence, so that it cannot pass for a verdict."""
+    """Report an error in the doctor itself as a message, so that it is not taken for a verdict."""
     try:
         yield
     except CannotDiagnoseError:

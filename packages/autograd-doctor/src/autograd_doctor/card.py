@@ -1,4 +1,4 @@
-"""A card: a headline and sections of labeled rows, as plain text, as colored text and as HTML."""
+"""A card is a headline with sections of labeled rows, as plain text, colored text or HTML."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Link(str):
-    """A text with an optional ``address``. If it has one, HTML shows a link."""
+    """A piece of text with an optional ``address``. With an address, the HTML shows a link."""
 
     __slots__ = ("address",)
     address: str
@@ -67,7 +67,7 @@ class Link(str):
 
 
 class Heading(Link):
-    """A label, such as a rule, that starts the row's text instead of being in the left column."""
+    """A label, such as a rule's name, that starts the row's text instead of the left column."""
 
     __slots__ = ()
 
@@ -75,9 +75,9 @@ class Heading(Link):
 class Comparison(str):
     """A sentence about two numbers that differ at a ``place``.
 
-    HTML shows the numbers side by side.
+    In HTML, the numbers appear side by side.
 
-    ``numbers`` holds each number with its label.
+    ``numbers`` holds the numbers with their labels.
     """
 
     __slots__ = ("numbers", "place")
@@ -92,7 +92,10 @@ class Comparison(str):
 
 
 class Code(str):
-    """Lines of source, which are never wrapped. ``marks`` holds the spans that a change affects."""
+    """Lines of source code, which are never wrapped.
+
+    ``marks`` holds the spans that a change affects.
+    """
 
     __slots__ = ("marks",)
     marks: Spans
@@ -128,7 +131,7 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
 
 
 def as_rich(headline: str, *sections: Rows, kind: str, width: int) -> Text:
-    """Return the same text in color, for a terminal that may be narrower."""
+    """Return the same text in color, for a terminal that can be narrower than the text."""
     from rich.text import Text
 
     width = max(2 * LABEL, min(width, WIDTH))
@@ -151,10 +154,10 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
 
 def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded: Rows = ()) -> str:
-    """Return the same content as an HTML block with a colored stripe. All text is escaped.
+    """Return the card as an HTML block with a colored stripe. All text is escaped.
 
-    ``figure`` is HTML that follows the first section. The rows in ``folded`` come last. The user
-    unfolds them by clicking their labels.
+    ``figure`` is HTML that appears after the first section. The rows in ``folded`` come last. They
+    are collapsed until the user clicks their labels.
     """
     blocks = [_html_rows(rows) for rows in sections]
     blocks[:1] = [block + figure for block in blocks[:1]]
@@ -167,9 +170,9 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
 
 
 def _html_details(rows: Rows) -> str:
-    """Return rows that are folded below a line with their labels.
+    """Return HTML in which the rows are collapsed below a line with their labels.
 
-    A click on the line unfolds them.
+    A click on this line expands the rows.
     """
     shown = [(label, text) for label, text in rows if text]
     if not shown:
@@ -210,12 +213,15 @@ def _value(label: str, text: str) -> str:
 
 
 def linked(html: str, address: str) -> str:
-    """Return HTML as a link that opens in a new page, or unchanged if there is no address."""
+    """Wrap HTML in a link that opens in a new page.
+
+    Without an address, return the HTML unchanged.
+    """
     return f'<a href="{escape(address)}" target="_blank">{html}</a>' if address else html
 
 
 def _compared(comparison: Comparison) -> str:
-    """Return the place, followed by the numbers side by side, each below its label."""
+    """Return the place, followed by the numbers side by side. Each number is below its label."""
     numbers = "".join(
         f'<div><div style="font-size: 0.9em; color: {_FAINT}">{escape(label)}</div>'
         f'<code style="font-weight: 600">{escape(text)}</code></div>'
@@ -228,7 +234,7 @@ def _compared(comparison: Comparison) -> str:
 
 
 def _changed(code: Code, look: str) -> str:
-    """Return code as HTML. Its marks do not rely on color alone."""
+    """Return code as HTML. The marked spans are recognizable even without color."""
     parts, end = [], 0
     for start, stop in code.marks:
         changed = f'<span style="{look}">{escape(code[start:stop])}</span>'
@@ -238,7 +244,7 @@ def _changed(code: Code, look: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a sentence as HTML, with text in backticks formatted as code."""
+    """Return a sentence as HTML. Text in backticks is formatted as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -278,14 +284,14 @@ DATA = "if `{}` is data, call `requires_grad_()` only on the inputs that you wan
 
 
 def finding_rows(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield a finding as labeled rows: the rule and its message, followed by the details."""
+    """Yield the labeled rows for a finding: the rule and its message, followed by the details."""
     severity = "" if finding.severity == "error" else f"{finding.severity}, "
     yield Heading(severity + finding.rule), sentence(finding.message)
     yield from finding_details(finding)
 
 
 def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield the labeled parts below a finding's message: example, line of code, hint, lesson."""
+    """Yield the labeled details of a finding: example, line of code, hint and lesson."""
     evidence = finding.evidence
     if "expected" in evidence and "actual" in evidence and "index" in evidence:
         yield "example", _example(evidence)
@@ -317,7 +323,7 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a repair changes, before and after, and the tested inputs."""
+    """Yield the lines that a repair changes, before and after, and the inputs it was tested on."""
     for change in repair.changes:
         yield "repair", f"change line {change.line} of {repair.where}"
         for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):
@@ -326,12 +332,12 @@ def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
 
 
 def _signed(value: Any) -> str:
-    """Format a number. -0.0 keeps its sign, because ``forward`` may depend on it."""
+    """Format a number. The sign of -0.0 is kept, because ``forward`` can depend on it."""
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
 
 
 def _example(evidence: Mapping[str, Any]) -> Comparison:
-    """Return the example as one phrase: the place, the numbers, actual and expected result."""
+    """Return the example as one phrase: place, inputs, actual result and expected result."""
     where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:
@@ -350,7 +356,10 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
 
 
 def _difference(actual: Any, expected: Any) -> str:
-    """Format the difference between two real numbers, or return ``""`` if it is not a number."""
+    """Format the difference between two real numbers.
+
+    Return ``""`` if the difference is not a number.
+    """
     if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
         return ""
     difference = float(actual) - float(expected)

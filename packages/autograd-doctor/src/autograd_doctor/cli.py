@@ -1,6 +1,6 @@
 """The command ``autograd-doctor``: ``check`` a Function, ``run`` a program, ``explain`` a rule.
 
-PyTorch is imported when a command runs, so that ``--help`` and completion are fast.
+PyTorch is imported only when a command runs, so that ``--help`` and shell completion are fast.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """The exit code of a command. Scripts may rely on these codes."""
+    """The exit code of a command. Scripts can rely on these codes."""
 
     DONE = 0
     NOT_SO = 1
@@ -39,7 +39,7 @@ class Exit(IntEnum):
 
 
 def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
-    """Print the reason, and end the command."""
+    """Print the reason for a failure, and end the command."""
     typer.echo(message, err=True)
     raise typer.Exit(code)
 
@@ -51,7 +51,7 @@ def _rules_beginning_with(incomplete: str) -> list[str]:
 
 
 class Level(StrEnum):
-    """The levels of ``diagnose``."""
+    """The values of the option ``--level``."""
 
     standard = "standard"
     full = "full"
@@ -155,7 +155,10 @@ Example: {program} check softplus.py:Softplus --inputs 'f64[5] 1.0'
 
 
 def check_epilog(program: str) -> str:
-    """Return the end of the help for ``check``, with the name of the program that offers it."""
+    """Return the end of the help text for ``check``.
+
+    ``program`` is the program that offers the command.
+    """
     return _CHECK_EPILOG.replace("{program}", program) + _CODES
 
 
@@ -216,7 +219,7 @@ def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
 
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
-    """Return the diagnosis, or print why it is impossible and end the command."""
+    """Return the diagnosis. If a diagnosis is impossible, print the reason and end the command."""
     with _without_garbage_collection():
         from autograd_doctor import CannotDiagnoseError
         from autograd_doctor._check import checked
@@ -246,7 +249,7 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
 
 
 def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool) -> None:
-    """Show a repair, and write it to the file on request."""
+    """Show a repair. On request, write it to the file."""
     say = partial(print, file=out, flush=True)
     repair = diagnosis.repair
     if repair is None:
@@ -265,10 +268,10 @@ def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool) -> None:
 
 
 def own_stdout() -> TextIO:
-    """Return standard output, and redirect all later output of other code to standard error.
+    """Return standard output, and redirect all later output from other code to standard error.
 
     The redirection includes native code, child processes and atexit handlers. It cannot be undone,
-    so only a command that owns the whole process may call this function.
+    so this function is only for commands that own the whole process.
     """
     out = sys.stdout
     out.flush()
@@ -389,7 +392,7 @@ def explain(
 
 
 def show_markdown(text: str) -> None:
-    """Print Markdown. It is formatted in a terminal and unchanged in a pipe."""
+    """Print Markdown: formatted in a terminal, or unchanged in a pipe."""
     # In a pipe, do not wrap, color or interpret the text, so that URLs stay intact.
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:

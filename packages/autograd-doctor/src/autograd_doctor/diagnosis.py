@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class Diagnosis:
     """The result of an examination of one Function.
 
-    ``subject`` is the name of the Function. ``findings`` starts with the most likely cause.
-    ``examined`` lists in words what was checked, and ``unexamined`` lists what could not be
-    checked. ``print`` shows a plain-text report, a notebook shows HTML, and rich shows the same
-    text in color. ``jacobians`` contains the Jacobians of ``forward`` and ``backward``, which the
-    HTML report draws if values are wrong. ``limits`` holds the entries of ``examined`` that
-    describe restricted inputs. At ``level`` ``"standard"``, the report lists findings of severity
-    ``"info"`` in one line. ``print(diagnosis.steps)`` explains the same example in the five steps
-    of :func:`~autograd_doctor.five_steps`.
+    ``subject`` is the name of the Function. ``findings`` starts with the most likely cause. The
+    sentences in ``examined`` describe what was checked, and the sentences in ``unexamined``
+    describe what could not be checked. ``print`` shows a plain-text report, a notebook shows HTML,
+    and rich shows the same text in color. ``jacobians`` contains the Jacobians of ``forward`` and
+    ``backward``. The HTML report draws them if values are wrong. ``limits`` holds the sentences in
+    ``examined`` that describe restricted inputs. At ``level`` ``"standard"``, the report lists
+    findings of severity ``"info"`` in one line. ``print(diagnosis.steps)`` explains the same
+    example in the five steps of :func:`~autograd_doctor.five_steps`.
     """
 
     subject: str
@@ -62,7 +62,7 @@ class Diagnosis:
         return self.repair.patch() if self.repair else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the diagnosis as JSON-compatible data."""
+        """Return the diagnosis as a JSON-compatible dictionary."""
         return {
             "subject": self.subject,
             "ok": self.ok,
@@ -80,7 +80,7 @@ class Diagnosis:
         return self.ok is True and not (warnings and warned)
 
     def raise_if_wrong(self, *, warnings: bool = False) -> None:
-        """Raise :class:`WrongGradientError` with the report if :meth:`passes` is false."""
+        """Raise :class:`WrongGradientError` with the report unless :meth:`passes` is true."""
         __tracebackhide__ = True  # pytest shows the caller's line
         if self.passes(warnings=warnings):
             return
@@ -104,7 +104,7 @@ class Diagnosis:
         return as_html(self)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict immediately, and add the repair when the search has found it."""
+        """Show the verdict immediately. Add the repair as soon as the search has found one."""
         from IPython import display
 
         from autograd_doctor._report.report import repair_card

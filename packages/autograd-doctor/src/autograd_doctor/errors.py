@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
 
 class AutogradDoctorError(Exception):
-    """The base class of all exceptions that this package defines."""
+    """The base class of all exceptions in this package."""
 
     __module__ = "autograd_doctor"  # users import it from here, and a traceback shows this name
 
 
 class CannotDiagnoseError(AutogradDoctorError):
-    """``diagnose`` could not examine the Function: bad arguments, or a bug in the doctor.
+    """``diagnose`` failed because of invalid arguments or a bug in the doctor.
 
     This exception is never a verdict on the Function.
     """
@@ -43,6 +43,9 @@ class UnknownRuleError(AutogradDoctorError, LookupError):
 
 
 class UnfitEvidenceError(AutogradDoctorError):
-    """Evidence does not answer the question. The message completes the sentence "the answer …"."""
+    """The evidence does not match the question.
+
+    The message completes a sentence that starts "the answer …".
+    """
 
     __module__ = "autograd_doctor"

@@ -22,7 +22,7 @@ class Cotangent:
     """Identifies the ``grad_output`` of a backward pass.
 
     ``random`` and ``other`` are drawn at random. ``sum`` is their sum. ``double``, ``negative``,
-    ``large`` and ``zero`` are multiples of ``random``. ``ones`` is 1 in every element. ``single``
+    ``large`` and ``zero`` are multiples of ``random``. In ``ones``, every element is 1. ``single``
     is ``random`` for the output at position ``output``, and None for all other outputs.
     """
 
@@ -31,9 +31,9 @@ class Cotangent:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the gradients are compared with expected ones.
+        """Whether the gradients for this cotangent are compared with the expected gradients.
 
-        Other cotangents only test linearity.
+        The remaining cotangents only test linearity.
         """
         return self.kind in ("random", "other", "ones", "single")
 
@@ -50,10 +50,10 @@ ONES = Cotangent("ones")
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in the user's code: the type, the text, and the user's line that caused it.
+    """An error in the user's code: its type, its message, and the line of user code that raised it.
 
-    If ``runs_in_own_dtype`` is true, the call raised an error on float64 copies or in another dtype
-    that the doctor tried, but not in the dtype of the caller's inputs.
+    If ``runs_in_own_dtype`` is true, the call raised an error on float64 copies or in another
+    dtype, but not in the dtype of the caller's inputs.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class OwnDtype:
-    """The call in the dtype of the caller's inputs, and the error it raised."""
+    """The outcome of the call in the dtype of the caller's inputs, and the error, if any."""
 
     dtype: str
     stage: str  # "forward" or "backward"
@@ -73,7 +73,7 @@ class OwnDtype:
 
 @dataclass(frozen=True)
 class Forward:
-    """One forward pass.
+    """What was observed in one forward pass.
 
     ``outputs`` holds detached copies, and ``kinds`` holds the type name of each returned value.
     ``changed`` and ``dirty`` are positions among the arguments of the call. ``views`` and
@@ -102,7 +102,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class DirectBackward:
-    """A direct call to ``backward``, before the engine adjusts the result."""
+    """The result of a direct call to ``backward``, before autograd adjusts the result."""
 
     count: int = 0
     grads: tuple[Tensor | None, ...] = ()  # in the order of the arguments
@@ -120,7 +120,7 @@ class DirectBackward:
 
 @dataclass(frozen=True)
 class VjpResult:
-    """A backward pass through the engine. It holds a gradient for each wanted input."""
+    """The result of one backward pass through autograd: a gradient for each wanted input."""
 
     grad_outputs: tuple[Tensor | None, ...]
     grads: tuple[Tensor | None, ...] = ()
@@ -129,7 +129,7 @@ class VjpResult:
 
 @dataclass(frozen=True)
 class Variant:
-    """The raw gradients of the same call in another dtype or on another device."""
+    """The gradients that ``backward`` returns in another dtype or on another device."""
 
     name: str
     wanted: tuple[str, ...] = ()
@@ -139,14 +139,14 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The results of a call that was made in two ways, which must agree.
+    """The results of a call that was made in two ways. The two results should agree.
 
-    ``kind`` groups comparisons that ask the same question. ``how`` describes the difference in
-    words, so that "the gradient of x changes" + how is a sentence. ``names`` describes each tensor
-    ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the two results,
-    and ``floor`` is the rounding error that remains after terms cancel. If the second call raised,
-    ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``. ``line`` is
-    the user's line at which the two calls start to differ, if it is known.
+    ``kind`` groups comparisons that ask the same question. ``how`` describes how the second call
+    differs, so that "the gradient of x changes" + how is a sentence. ``names`` describes each
+    tensor ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the two
+    results, and ``floor`` is the rounding error that remains when terms cancel. If the second call
+    raised, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
+    ``line`` is the line of user code at which the two calls start to differ, if it is known.
     """
 
     kind: str
@@ -167,8 +167,8 @@ class DirectionalDerivatives:
 
     Each direction has one column.
 
-    ``vectors`` holds one matrix for each wanted input. Its columns are the input's part of every
-    direction. Complex tensors count as pairs of reals.
+    ``vectors`` holds one matrix for each wanted input. Each column of the matrix is this input's
+    part of a direction. Complex tensors count as pairs of reals.
     """
 
     vectors: tuple[Tensor, ...]
@@ -179,11 +179,11 @@ class DirectionalDerivatives:
 
 @dataclass(frozen=True)
 class JacobianColumns:
-    """Columns of the Jacobian of all outputs with respect to one input, by finite differences.
+    """Some columns of the Jacobian of all outputs with respect to one input, by finite differences.
 
     A complex tensor counts as pairs of real numbers. ``index`` holds the examined flat positions.
-    For each position, ``matrix`` holds a column and ``error`` its estimated error. ``smooth`` says
-    whether the finite differences suggest a differentiable function.
+    For each position, ``matrix`` holds a column, and ``error`` holds the estimated error of that
+    column. ``smooth`` says whether the finite differences suggest a differentiable function.
     """
 
     index: Tensor
@@ -194,8 +194,7 @@ class JacobianColumns:
 
 @dataclass(frozen=True)
 class JacobianRows:
-    """Rows of the Jacobian of all outputs according to ``backward``, one for each one-hot
-    cotangent.
+    """Some rows of the Jacobian of all outputs, computed by ``backward`` from one-hot cotangents.
 
     ``index`` holds flat positions in the outputs, and ``matrices`` holds one matrix for each wanted
     input. A complex tensor counts as pairs of real numbers.
@@ -207,10 +206,10 @@ class JacobianRows:
 
 @dataclass(frozen=True)
 class Resized:
-    """A call with a different length or number, its arguments and its outputs.
+    """A call in which a length or a number was changed: its arguments and its outputs.
 
-    For each wanted input, ``ratios`` holds the actual gradient divided by the expected one along
-    one direction, or ``None`` if this ratio is unknown.
+    For each wanted input, ``ratios`` holds the actual gradient divided by the expected gradient,
+    both along one direction. The ratio is ``None`` if it is unknown.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]
@@ -221,9 +220,9 @@ class Resized:
 
 @dataclass(frozen=True)
 class WastedGradient:
-    """Operations that ``backward`` ran only for the gradient of an input that does not need one.
+    """Operations that ``backward`` ran only for an input that does not need a gradient.
 
-    All other inputs needed their gradients.
+    In this call, all other inputs needed gradients.
     """
 
     position: int
@@ -234,8 +233,8 @@ class WastedGradient:
 class Kept:
     """Saved tensors that share memory, and whether ``backward`` reads them.
 
-    ``size`` is in bytes. ``unpacked`` says whether ``backward`` unpacked the tensors. ``used`` says
-    whether a gradient depends on their values, and is also true if this is unknown.
+    ``size`` is in bytes. ``unpacked`` is true if ``backward`` unpacked the tensors. ``used`` is
+    true if a gradient depends on their values, or if this is unknown.
     """
 
     names: tuple[str, ...]
@@ -248,7 +247,7 @@ class Kept:
 class Cost:
     """The operations of a call and its backward pass, and the memory alive between the two.
 
-    ``sizes`` holds the size of each piece of memory in bytes, in ascending order.
+    ``sizes`` holds the size in bytes of each block of memory, in ascending order.
     """
 
     sizes: tuple[int, ...]
@@ -257,7 +256,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Captured:
-    """A tensor that ``forward`` uses although it is not an argument, and that gets no gradient.
+    """A tensor that ``forward`` uses without receiving it as an argument.
+
+    The tensor gets no gradient.
 
     ``slope`` is the largest derivative of an output with respect to this tensor, by finite
     differences along random directions. It is 0 if the derivative is certainly 0.
@@ -272,8 +273,9 @@ class OnCtx:
     """A tensor that a Function stores as an attribute of ``ctx``.
 
     ``role`` is ``"input"`` or ``"output"`` if the tensor shares memory with an input or an output,
-    and ``owner`` is the name of this input or output. ``edited`` compares the gradients after an
-    in-place change of this memory between forward and backward with the original gradients.
+    and ``owner`` is the name of this input or output. ``edited`` compares the original gradients
+    with the gradients after an in-place change to this memory. The change happens between forward
+    and backward.
     """
 
     name: str
@@ -285,7 +287,7 @@ class OnCtx:
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected gradient of one input in one backward pass, with NaN where it is unknown."""
+    """The expected gradient of one input for one cotangent, or NaN where it is unknown."""
 
     value: Tensor
     tolerance: Tensor
@@ -293,11 +295,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class SecondDerivative:
-    """The gradient of one input, differentiated again along a random direction.
+    """The derivative of one input's gradient along a random direction.
 
-    ``of`` is the input, and ``by`` is the variable of the second derivative: an input, or
-    ``"grad_output"``. ``came`` is the result of autograd, or ``None`` if its graph does not reach
-    this variable. ``expected`` is the expected result, with an error of at most ``error``.
+    ``of`` is the input whose gradient is differentiated. ``by`` is the variable with respect to
+    which it is differentiated: an input, or ``"grad_output"``. ``came`` is autograd's result, or
+    ``None`` if the graph does not reach this variable. ``expected`` is the expected result, with an
+    error of at most ``error``.
     """
 
     of: str
@@ -310,7 +313,7 @@ class SecondDerivative:
     def wrong(self) -> bool:
         """Whether the result is wrong.
 
-        A missing result counts as zero, and ``nan`` is always wrong.
+        A missing result counts as zero. ``nan`` is always wrong.
         """
         known = math.isfinite(self.expected) and math.isfinite(self.error)
         return known and not abs((self.actual or 0.0) - self.expected) <= self.error
@@ -318,11 +321,12 @@ class SecondDerivative:
 
 @dataclass(frozen=True)
 class LostGraph:
-    """The values that have no graph although a gradient depends on them.
+    """Values that have no graph, although a gradient depends on them.
 
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
-    ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds their names,
-    from the source if possible, and ``line`` is the line of source that causes the problem.
+    ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds the names of
+    the values, from the source if possible. ``line`` is the line of source code that causes the
+    problem.
     """
 
     place: Literal["saved", "attribute", "backward"]
@@ -334,10 +338,10 @@ class LostGraph:
 class SecondOrder:
     """The second derivatives of a Function.
 
-    ``failure`` is the error that ``backward`` raised for a ``grad_output`` that requires grad, as
-    it does inside a network. After such an error, the derivatives belong to a ``grad_output`` that
+    ``failure`` is the error that ``backward`` raised when ``grad_output`` required grad, as it does
+    inside a network. After this error, the derivatives were computed with a ``grad_output`` that
     does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong derivative,
-    if it was found.
+    if the cause was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
@@ -347,14 +351,14 @@ class SecondOrder:
 
 @dataclass(frozen=True, eq=False)
 class Extreme:
-    """A call in which float32 or a mask of -inf spoils the result.
+    """A call in which float32 rounding or a mask with -inf can make the result wrong.
 
-    Its inputs may be far from the example.
+    The inputs can be far from the example.
 
     ``how`` describes the inputs in words ("once |x| reaches 100"). ``inputs`` holds all arguments.
     Floating-point tensors are in float64, with values that float32 can represent. ``names``
     describes each tensor: the outputs, then the gradients for ``grad_outputs``. ``single`` and
-    ``double`` are the results in the two precisions. ``error`` is the actual rounding error, and
+    ``double`` are the results in float32 and float64. ``error`` is the actual rounding error, and
     ``noise`` is the expected rounding error. Both are empty if they are unknown. ``masked`` is the
     position of an input that contains -inf. In this case, ``single`` is empty. ``right`` is the
     result of the reference in float64. It is empty or ``None`` if the reference does not help.
@@ -375,7 +379,7 @@ class Extreme:
 
 @dataclass(frozen=True, eq=False)
 class Float32Steps:
-    """A float64 call with a tiny change of every number, and with a larger change.
+    """The results of a float64 call after a tiny change to every number, and after a larger change.
 
     ``names`` describes each tensor: the outputs, then the gradients. Both changes have the same
     direction, and ``ratio`` is the ratio of the smaller change to the larger one.
@@ -390,13 +394,13 @@ class Float32Steps:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """Observations about autograd's contract, except for values.
+    """Observations about autograd's contract, except for the values of gradients.
 
     ``stated_design`` names the deliberate gradient design that the source mentions. ``own`` is set
     only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's error
-    about a wrong number of gradients. All other evidence was collected with the right number.
-    ``own_views`` holds the outputs that are views of a tensor created in ``forward``, and
-    ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
+    about a wrong number of gradients. All other evidence was collected with the correct number of
+    gradients. ``own_views`` holds the outputs that are views of a tensor created in ``forward``,
+    and ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
     """
 
     instance_methods: tuple[str, ...] = ()
@@ -414,16 +418,17 @@ class Values:
     """The gradients and their expected values.
 
     ``piecewise`` holds the positions of inputs for which ``forward`` is piecewise constant.
-    ``structures`` maps the name of an input to a structure, if the gradient is right only for
-    changes that keep this structure. ``inexact`` is the relative error of the gradient if
-    ``forward`` is too inexact for a better comparison, and 0 otherwise. ``cotangent_range``
-    describes the cotangents that were used, if not all cotangents are suitable. ``None`` means that
-    ``backward`` is not linear for any cotangents. ``jacobian`` exists only if the slopes do not
-    settle the matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted
-    input, ``unused`` holds the positions of the arguments that affect its expected gradient but not
-    the result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each
-    wanted input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``, and the
-    latter includes its convention at kinks.
+    ``structures`` maps the name of an input to a structure, if the gradient is correct only for
+    changes that keep this structure. ``inexact`` is the relative error of the comparison if
+    ``forward`` itself is inexact, and 0 otherwise. ``cotangent_range`` describes the cotangents
+    that were used, if ``backward`` is linear only for some cotangents. ``None`` means that
+    ``backward`` is not linear for any cotangents. ``jacobian`` exists only if the slopes along
+    random directions were not enough for a verdict. ``rows``, ``resized`` and ``unused`` exist only
+    together with ``jacobian``. For each wanted input, ``unused`` holds the positions of the
+    arguments that affect its expected gradient but not the result of ``backward``. ``expected``
+    maps a cotangent to the expected gradient of each wanted input. ``reference_outputs`` and
+    ``reference_grads`` come from ``reference=``. ``reference_grads`` follows the reference's
+    convention at kinks.
     """
 
     cotangent_range: str | None = ""
@@ -445,11 +450,11 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The memory and operations of a call, and the state that it can reach besides its arguments.
+    """The memory and operations of a call, and the state it can reach in addition to its arguments.
 
     ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` counts how often
-    one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only
-    the garbage collector frees a ``ctx``.
+    one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which a
+    ``ctx`` stays alive until the garbage collector runs.
     """
 
     kept: tuple[Kept, ...] = ()
@@ -463,10 +468,10 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The same call, made in other ways.
+    """The results of the same call under other conditions.
 
-    ``dtypes`` holds the variants in other dtypes and on other devices. ``interleaved`` repeats
-    ``RANDOM`` with another forward pass in between.
+    ``dtypes`` holds the variants in other dtypes and on other devices. ``interleaved`` repeats the
+    backward pass for ``RANDOM``, with another forward pass between forward and backward.
     """
 
     dtypes: tuple[Variant, ...] = ()
@@ -480,9 +485,9 @@ class Variants:
 class Evidence:
     """All evidence about one Function on one set of inputs.
 
-    The first fields describe the call and its forward pass. ``omitted`` holds inputs that the call
-    leaves at their defaults. ``second_order`` is ``None`` if it was not examined. ``left_out``
-    holds the names of the probes that were skipped because time ran out.
+    The first fields describe the call and its forward pass. ``omitted`` holds the inputs that the
+    call leaves at their defaults. ``second_order`` is ``None`` if second derivatives were not
+    examined. ``left_out`` holds the names of the probes that were skipped because time ran out.
     """
 
     subject: str
@@ -506,5 +511,5 @@ class Evidence:
         return self.parameters[position]
 
     def gradient_name(self, position: int) -> str:
-        """Return the name of an input's gradient for use in a message."""
+        """Return the name of an input's gradient, as it appears in messages."""
         return f"the gradient of `{self.name(position)}`"

@@ -1,4 +1,4 @@
-"""Names for tools that build on this package, such as graders, widgets and sandboxes.
+"""The names that other tools can use, such as graders, widgets and sandboxes.
 
 A diagnosis consists of two parts. The first part runs the user's code and returns
 :class:`~.evidence.Evidence`, which is plain data. The second part judges the evidence and does not
@@ -8,7 +8,7 @@ run any code. A tool can separate the two, for example in two processes, if it i
 All names here are typed and stay compatible within a minor version. These public modules are
 equally stable: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians
 and their picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (repairs as data)
-and ``repair_search`` (the search for a repair). Other modules of this package may change at any
+and ``repair_search`` (the search for a repair). All other modules in this package can change at any
 time.
 """
 
@@ -71,12 +71,12 @@ def judge_evidence(
         seed: The seed with which the evidence was collected.
 
     Returns:
-        The findings, starting with the root cause. No second run has confirmed them; see
+        The findings, starting with the root cause. They are not confirmed by a second run; see
         :func:`conclude`.
 
     Raises:
-        CannotDiagnoseError: The reference or surrogate raises on these inputs, or its outputs
-            cannot be compared.
+        CannotDiagnoseError: The reference or surrogate raises an error on these inputs, or its
+            outputs cannot be compared.
     """
     with preserve_global_state(seed):  # a reference may draw random numbers or warn
         return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)

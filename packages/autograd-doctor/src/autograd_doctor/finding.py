@@ -1,4 +1,4 @@
-"""The result of a rule."""
+"""The result of a rule: a finding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True)
 class Finding:
-    """A mistake or a remark, with evidence.
+    """A mistake in a Function, or a note about the Function, with evidence.
 
-    ``rule`` is the name of a rule (``autograd-course explain RULE``). ``message`` describes the
+    ``rule`` is the name of a rule (see ``autograd-course explain RULE``). ``message`` describes the
     problem. ``evidence`` holds an example (input, index, expected, actual, line of code …) as plain
     data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson about
-    this problem. ``search`` finds the :attr:`repair`. Its argument is a mapping from names to the
-    arguments of other calls for which the repair must be right. By default, it varies the example.
+    this problem. ``search`` finds the :attr:`repair`. Its argument maps descriptions to the
+    arguments of other calls for which the repair must be correct. By default, these calls are
+    variations of the example.
     """
 
     rule: str
@@ -47,7 +48,7 @@ class Finding:
         return {**self.__dict__, "search": None}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the finding as JSON-compatible data."""
+        """Return the finding as a JSON-compatible dictionary."""
         return {
             "rule": self.rule,
             "severity": self.severity,
@@ -60,5 +61,5 @@ class Finding:
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings without a repair and without references to the process that created them."""
+    """Return findings without repairs and without references to the process that created them."""
     return tuple(replace(finding, search=None) for finding in findings)

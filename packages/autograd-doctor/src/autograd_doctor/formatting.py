@@ -10,13 +10,16 @@ from torch import Tensor
 
 
 def plain(value: Any) -> Any:
-    """Return a 0-dim tensor as a JSON-compatible number, or as text if it is complex."""
+    """Convert a 0-dim tensor to a JSON-compatible number. Convert a complex number to a string."""
     number = value.item() if isinstance(value, Tensor) else value
     return f"{number:.4g}" if isinstance(number, complex) else number
 
 
 def element(name: str, index: Sequence[int]) -> str:
-    """Return an element as ``x[0, 2]`` or ``output[1]``, or only the name for a 0-dim tensor."""
+    """Return the name of an element, such as ``x[0, 2]`` or ``output[1]``.
+
+    A 0-dim tensor has no index.
+    """
     name = name.replace("`", "")
     return f"{name.replace('the output', 'output')}{list(index)}" if index else name
 
@@ -36,7 +39,7 @@ def distinguish(one: Any, other: Any) -> tuple[str, str]:
 
 
 def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
-    """Return the index for a flat position."""
+    """Convert a flat position to an index with one number per dim."""
     index: list[int] = []
     for length in reversed(shape):
         position, here = divmod(position, length)
@@ -45,7 +48,7 @@ def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
 
 
 def sentence(text: str) -> str:
-    """Start a message with a capital letter, unless it starts with a name from the user's code."""
+    """Capitalize a message, unless it starts with a name from the user's code."""
     word = text.split(" ")[0].rstrip(",.")
     sounds = len(word) > 2 or word in ("an", "at", "in", "it", "no")  # x and dx are names
     ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
@@ -53,7 +56,7 @@ def sentence(text: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Join several sentences into a message that starts just like a one-sentence message."""
+    """Join several sentences into a message that starts like a one-sentence message."""
     first, *others = sentences
     return " ".join(f"{text}." for text in (first, *map(sentence, others)))
 
@@ -64,7 +67,7 @@ def plural(count: int, thing: str) -> str:
 
 
 def elements(some: int, whole: int) -> str:
-    """Say how many elements are affected: ``3 of 12 elements``, ``all 12 elements``."""
+    """Describe how many elements are affected: ``3 of 12 elements``, ``all 12 elements``."""
     if whole == 1:
         return "its only element"
     return f"all {whole} elements" if some == whole else f"{some} of {whole} elements"
@@ -77,12 +80,12 @@ def nth(k: int) -> str:
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    """Return names from the user's code in backticks, as messages show them."""
+    """Return names from the user's code in backticks, as they appear in messages."""
     return [f"`{name}`" for name in names]
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as a list in words. A count replaces a long list."""
+    """Return names as a list in words. A long list is replaced with a count."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

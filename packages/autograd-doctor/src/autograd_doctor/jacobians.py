@@ -42,11 +42,11 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Axis:
-    """The elements of a tensor that the rows or columns of a matrix represent.
+    """The tensor elements that the rows or columns of a matrix represent.
 
     ``places`` holds the flat positions of the elements. An element of a complex tensor (``pairs``)
-    has two places, for its real and its imaginary part. ``shape`` is the shape of the tensor
-    itself.
+    has two places: one for its real part and one for its imaginary part. ``shape`` is the shape of
+    the tensor itself.
     """
 
     name: str
@@ -63,13 +63,12 @@ class Axis:
 
 @dataclass(frozen=True)
 class Jacobians:
-    """A Jacobian computed in two ways, with a row for each output element and a column for each
-    input.
+    """A Jacobian computed in two ways. Rows are output elements, and columns are input elements.
 
-    ``off`` is ``backward`` minus ``differences``, or 0 where they agree. Entries are NaN where
-    ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices
-    hold only its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
-    counts as two, for its real and its imaginary part.
+    ``off`` is ``backward`` minus ``differences``, or 0 where the two agree. Entries are NaN where
+    ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices can
+    hold just its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
+    has two rows or columns, for its real and imaginary parts.
     """
 
     output: str
@@ -83,7 +82,9 @@ class Jacobians:
 
 
 def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
-    """Return both Jacobians of one input if they differ. Without a name, use the first such input.
+    """Return both Jacobians with respect to one input, if they differ.
+
+    Without a name, use the first input for which they differ.
 
     Return ``None`` if they agree, or if ``backward`` is not meant to be the derivative of
     ``forward``.
@@ -100,7 +101,7 @@ def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
 
 
 def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterator[Jacobians]:
-    """For one input, yield the Jacobian of each floating-point output."""
+    """Yield the Jacobian of each floating-point output with respect to one input."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     position = evidence.wanted[slot]
     columns, start = evidence.values.jacobian[slot], 0
@@ -119,7 +120,7 @@ def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterat
 
 
 def axis(name: str, tensor: Tensor, places: Tensor) -> Axis:
-    """Return the elements that rows or columns at these flat real ``places`` represent."""
+    """Return an :class:`Axis` for the tensor elements at the flat real positions ``places``."""
     return Axis(name, tuple(tensor.shape), tuple(places.tolist()), tensor.is_complex())
 
 
@@ -131,7 +132,7 @@ def jacobians(
     backward: Tensor,
     off: Tensor,
 ) -> Jacobians:
-    """Return the three matrices and the names of their rows and columns as plain data."""
+    """Convert the three matrices and the descriptions of their rows and columns to plain data."""
     return Jacobians(
         output="the output" if rows.name == "output" else rows.name,
         input=columns.name,
@@ -147,7 +148,7 @@ def jacobians(
 def _blocks(
     columns: JacobianColumns, rows: JacobianRows, slot: int, here: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the visible rows ``here`` of both Jacobians, and their difference."""
+    """Return the rows at ``here`` of both Jacobians, and their difference."""
     of_output, of_input = rows.index[here][:MOST], columns.index[:MOST]
     differences = columns.matrix.cpu()[of_output][:, : len(of_input)]
     differences = torch.where(columns.smooth[:MOST], differences, torch.nan)
@@ -157,7 +158,7 @@ def _blocks(
 
 
 def disagreement(backward: Tensor, differences: Tensor, error: Tensor) -> Tensor:
-    """Return ``backward - differences``. Entries are 0 if rounding and ``error`` explain them."""
+    """Return ``backward - differences``, or 0 where rounding and ``error`` explain it."""
     rounding = (RELATIVE + resolution(backward)) * max(size(differences), size(backward))
     off = backward - differences
     return torch.where(off.abs() <= 3 * error + rounding, 0.0, off)
@@ -179,7 +180,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ComputedJacobians:
-    """A pair of Jacobians for each output and input, and whether the graph has custom Functions."""
+    """A pair of Jacobians for each output and input, and whether custom Functions were found."""
 
     pairs: tuple[Jacobians, ...]
     custom: bool
@@ -196,8 +197,8 @@ def compute_jacobians(
 
     Row ``i`` of ``backward`` is the result of a backward pass for a ``grad_output`` that is 1 at
     element ``i`` and 0 elsewhere. Column ``j`` of ``differences`` is a central difference of
-    forward, or, if there is a ``reference``, the reference's derivative by autograd. All passes use
-    float64 copies, and the caller's tensors and global state do not change.
+    forward. If there is a ``reference``, autograd computes this column from the reference instead.
+    All passes use float64 copies, and the caller's tensors and global state do not change.
 
     Args:
         fn: A Function class, or a callable that calls Functions.
@@ -208,8 +209,8 @@ def compute_jacobians(
         reference: A differentiable callable with the same arguments and outputs.
 
     Returns:
-        The pairs, ordered by input and then by output. This takes one backward pass for each
-        element of the outputs and a few forward passes for each element of the inputs.
+        The pairs, ordered by input and then by output. The computation takes one backward pass for
+        each output element and a few forward passes for each input element.
 
     Raises:
         CannotDiagnoseError: An input or output is too large or empty, or a pass raises.
@@ -309,7 +310,7 @@ def _pairs(
 
 
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
-    """Return a Jacobian for each leaf, from one-hot cotangents.
+    """Compute a Jacobian for each leaf from one-hot cotangents.
 
     Each Jacobian has one row per output element.
     """
@@ -319,7 +320,7 @@ def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
 
 
 def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
-    """Return the Jacobian for one input, with NaN at kinks, and its estimated error."""
+    """Return the Jacobian with respect to one input, with NaN at kinks, and its estimated error."""
     whole, found = session.inputs[place], []
     count = as_real(whole).numel()
     for start in range(0, count, MOST_COLUMNS):
@@ -344,7 +345,10 @@ def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
 
 
 def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
-    """Return the result of the user's code. If it raises, raise an error with an explanation."""
+    """Return the result of a call to the user's code.
+
+    If the call raises, raise an error with an explanation.
+    """
     result = attempt(call)
     if isinstance(result, Failure):
         first = (result.text.splitlines() or [""])[0].rstrip(".")
@@ -375,7 +379,7 @@ _PIXELS = 48
 
 
 def as_html(pair: Jacobians) -> str:
-    """Return the three maps side by side, with captions and a legend."""
+    """Return the pictures of the three matrices side by side, with captions and a legend."""
     largest = max(largest_of(pair.differences), largest_of(pair.backward))
     maps = (
         _map(pair, pair.differences, largest, TITLES[0]),
@@ -390,7 +394,7 @@ def as_html(pair: Jacobians) -> str:
 
 
 def png(matrix: Matrix, largest: float) -> bytes:
-    """Draw a matrix with several pixels per entry. The ``largest`` value gets the darkest shade."""
+    """Draw a matrix with several pixels per entry. The entry ``largest`` gets the darkest shade."""
     height, width = len(matrix), len(matrix[0])
     side = max(1, _PIXELS // max(height, width))
     colors = (bytes(shade(entry, largest) for entry in row) for row in matrix)
@@ -406,7 +410,7 @@ def png(matrix: Matrix, largest: float) -> bytes:
 
 
 def _stored(data: bytes) -> bytes:
-    """Return data in zlib format, as one uncompressed block."""
+    """Return data in zlib format, as a single uncompressed block."""
     length = struct.pack("<BHH", 1, len(data), len(data) ^ 0xFFFF)
     return b"\x78\x01" + length + data + struct.pack(">I", zlib.adler32(data))
 
@@ -416,9 +420,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
-    """Yield colors and opacities up to 255, from the most negative shade to the most positive one.
+    """Yield colors and opacities (0 to 255), from the most negative to the most positive shade.
 
-    Zero is in the middle, and gray is at the end.
+    Zero is in the middle. Gray comes last.
     """
     opacities = [round(255 * (0.3 + 0.7 * k / (SHADES - 1))) for k in range(SHADES)]
     yield from ((NEGATIVE, opacity) for opacity in reversed(opacities))
@@ -444,7 +448,7 @@ def largest_of(matrix: Matrix) -> float:
 
 
 def heading(pair: Jacobians) -> str:
-    """Name the Jacobian and the part of it that is shown."""
+    """Return a heading that names the Jacobian and the part of it that is shown."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole
@@ -466,7 +470,7 @@ def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Say where a matrix is nonzero, and how large its entries are."""
+    """Describe where a matrix is nonzero, and how large its entries are."""
     largest = largest_of(matrix)
     entries = {(i, j): v for i, row in enumerate(matrix) for j, v in enumerate(row)}
     filled = {at for at, v in entries.items() if abs(v) > NEGLIGIBLE * largest}

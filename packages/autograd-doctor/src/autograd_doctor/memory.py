@@ -1,4 +1,4 @@
-"""Measure memory: what backward needs, the peak of a call, the largest tensor, a model's size."""
+"""Measure memory: what backward needs, a call's peak, the largest tensor, and a model's size."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
 
 
 def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[Tensor]:
-    """Yield all tensors in a value, including those in lists, tuples, sets and dicts.
+    """Yield all tensors in a value, including tensors inside lists, tuples, sets and dicts.
 
-    ``inside`` holds the ids of the enclosing containers, because a container may contain itself.
+    ``inside`` holds the ids of the enclosing containers, because a container can contain itself.
     """
     if isinstance(value, Tensor):
         yield value
@@ -70,9 +70,9 @@ def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[T
 
 
 def iter_storages(value: Any) -> Iterator[tuple[int, torch.UntypedStorage, Tensor]]:
-    """Yield the key, the storage and the tensor for all tensors in a value.
+    """For each tensor in a value, yield a key, the tensor's storage, and the tensor itself.
 
-    A key identifies a storage as long as the storage lives.
+    The key identifies the storage as long as the storage is alive.
     """
     for tensor in iter_tensors(value):
         for storage in storages(tensor):
@@ -92,7 +92,9 @@ _NEVER_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode for eager code. Its subclasses are cheap to create, and it leaves no traces.
+    """A dispatch mode for eager code.
+
+    Defining a subclass is cheap and does not change global state.
 
     PyTorch wraps a mode's ``__torch_dispatch__`` so that torch.compile does not trace it. The first
     such wrapping imports ``torch._dynamo``, which would delay a widget's first picture by two
@@ -140,8 +142,8 @@ def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
     If PyTorch meets a function under any mode, including FlopCounterMode, it notes that the
-    function must never be compiled. ``torch.cond`` compiles itself, so from then on, it would raise
-    an error until the process ends.
+    function must never be compiled. ``torch.cond`` compiles itself, so every later call to it in
+    the same process would raise an error.
     """
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
@@ -159,7 +161,7 @@ def _compiled_later() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MadeStorage:
-    """A storage that a call has created, with its size and a description of its first tensor."""
+    """A storage that a call has created: its size, and a description of its first tensor."""
 
     bytes: int
     shape: tuple[int, ...]
@@ -167,12 +169,12 @@ class MadeStorage:
 
 
 class LiveStorages(DispatchMode):
-    """Follows every storage that operations create, until its last tensor is gone.
+    """A mode that tracks each storage from its creation until its last tensor is freed.
 
-    ``bytes`` counts the storages that are alive now, and ``high`` is the maximum so far. If an
-    operation reads a storage before any operation has created it, the storage is older and does not
-    count. Examples are inputs, parameters and buffers. Temporary memory inside a kernel is not
-    visible. ``known`` holds the keys of other storages that are older.
+    ``bytes`` counts the storages that are alive now, and ``high`` is the largest value of ``bytes``
+    so far. If an operation reads a storage before any operation has created it, the storage is
+    older and does not count. Examples are inputs, parameters and buffers. Temporary memory inside a
+    kernel is not visible. ``known`` holds the keys of additional older storages.
     """
 
     supports_higher_order_operators = True
@@ -194,7 +196,7 @@ class LiveStorages(DispatchMode):
         return result
 
     def read(self, values: Any) -> set[int]:
-        """Treat new storages as older ones, and return the keys of all storages."""
+        """Mark new storages as older ones, and return the keys of all storages in the values."""
         found = {key: storage for key, storage, _ in iter_storages(values)}
         for key, storage in found.items():
             if key not in self.made and key not in self._older:
@@ -202,7 +204,7 @@ class LiveStorages(DispatchMode):
         return set(found)
 
     def note(self, values: Any) -> None:
-        """Count the new storages among the results of an operation."""
+        """Count the new storages in the results of an operation."""
         for key, storage, tensor in iter_storages(values):
             if key in self.made or key in self._older or key in self.known:
                 continue
@@ -217,7 +219,7 @@ class LiveStorages(DispatchMode):
         self.high = max(self.high, self.bytes)
 
     def died(self, key: int, size: int) -> None:
-        """Count a storage as freed."""
+        """Record that a storage has been freed."""
         self.bytes -= size
 
     def _gone(self, key: int, _: Any) -> None:
@@ -236,8 +238,8 @@ class LiveStorages(DispatchMode):
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
     """Copy the arguments. Tensors that can have a gradient become new leaves that require grad.
 
-    If some of the caller's tensors require grad, only their copies do. A tensor that is passed
-    twice is copied once, so its gradient collects both uses.
+    If some of the caller's tensors require grad, only the copies of these tensors require grad. A
+    tensor that is passed twice is copied once, so that its gradient includes both uses.
     """
     eligible = [x for x in inputs if isinstance(x, Tensor) and differentiable(x)]
     chosen = {id(x) for x in eligible if x.requires_grad} or {id(x) for x in eligible}
@@ -257,7 +259,7 @@ def differentiable(tensor: Tensor) -> bool:
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensors in the result of ``fn(*inputs)`` that have a graph.
 
-    A Function class is called via ``.apply``.
+    A Function class is called through ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
     """
@@ -287,7 +289,7 @@ def preserve_random_state() -> Iterator[None]:
 
 @contextmanager
 def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
-    """Clear ``.grad`` of the leaves behind some tensors during a block, then restore it."""
+    """Clear ``.grad`` of the leaves behind some tensors, and restore it after the block."""
     before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
@@ -299,7 +301,7 @@ def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
 
 
 def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
-    """Return the leaves for which a backward pass from ``roots`` accumulates gradients."""
+    """Return the leaves that accumulate gradients in a backward pass from ``roots``."""
     nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
     leaves, seen = [root for root in roots if root.is_leaf and root.requires_grad], set[Node]()
     while nodes:
@@ -320,9 +322,12 @@ def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A storage that is kept. ``shape`` and ``dtype`` describe a tensor in this storage.
+    """A storage that is kept for backward.
 
-    ``anyway`` says whether the storage existed before the call, like inputs and parameters.
+    ``shape`` and ``dtype`` describe a tensor in this storage.
+
+    ``anyway`` is true if the storage existed before the call, like the storage of an input or a
+    parameter.
     """
 
     bytes: int
@@ -332,26 +337,26 @@ class Kept:
 
 
 def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> int:
-    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass.
+    """Return the number of bytes that ``fn(*inputs)`` keeps for its backward pass.
 
     Each storage counts once.
 
-    ``fn`` is called with copies of ``inputs``. Then its results are deleted, so that only the graph
-    remains. The number covers memory that the call has created and that the graph keeps alive:
-    saved tensors, attributes of a ``ctx``, the inputs of a checkpoint, and an output if
+    ``fn`` is called with copies of ``inputs``. Then the results are deleted, so that only the graph
+    remains. The number includes all memory that the call has created and that the graph keeps
+    alive: saved tensors, attributes of a ``ctx``, the inputs of a checkpoint, and an output if
     ``backward`` needs it.
 
-    Whole storages count, so a saved slice counts as much as the tensor it was cut from. Sizes are
-    the requested sizes, before an allocator rounds them up. Memory that no operation creates is not
-    visible, such as a copy of the random state (about 5 KB). The call really runs, so it updates a
-    module's buffers. PyTorch's random state is restored.
+    Whole storages count, so a saved slice counts as much as the tensor that it belongs to. Sizes
+    are the requested sizes, before an allocator rounds them up. Memory that no operation creates is
+    not visible, such as a copy of the random state (about 5 KB). The call really runs, so it can
+    update a module's buffers. PyTorch's random state is restored.
 
     Args:
         fn: A Function class (called through ``apply``), a module, or any callable.
-        inputs: The arguments of the call. If some of these tensors require grad, only their copies
-            do. Otherwise, all floating-point copies do.
-        anyway: Whether memory that existed before the call (inputs, parameters) also counts if it
-            is saved.
+        inputs: The arguments of the call. If some of these tensors require grad, only the copies of
+            these tensors require grad. Otherwise, the copies of all floating-point tensors require
+            grad.
+        anyway: Whether to count saved memory that existed before the call (inputs, parameters).
 
     Returns:
         The number of bytes. This takes one forward pass.
@@ -422,7 +427,7 @@ def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 
 class _Anchor(torch.autograd.Function):
-    """Keeps a graph alive through its last node, without keeping its tensors.
+    """Keeps a graph alive through its last node, but does not keep the output tensors alive.
 
     A Python reference to the ``grad_fn`` of a custom Function is not enough, because it does not
     keep the nodes behind it alive.
@@ -452,13 +457,13 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
     On the CPU, each storage counts from the operation that creates it until its last tensor is
     gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the
     allocator reports the requested bytes before rounding, which include the workspaces of kernels.
-    The call runs once before the measurement, so that memory which libraries allocate at first use
-    does not count.
+    On CUDA, the call also runs once before the measurement, so that memory that libraries allocate
+    on first use does not count.
 
     Args:
         fn: As for :func:`kept_bytes`.
         inputs: As for :func:`kept_bytes`.
-        backward: ``False`` runs only forward, which still records a graph.
+        backward: ``False`` runs only the forward pass, which still records a graph.
 
     Returns:
         The number of bytes. This takes one forward and one backward pass (two each on CUDA).
@@ -485,7 +490,10 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 
 
 def _passes(fn: Any, leaves: Sequence[Any], backward: bool, watch: Any = None) -> None:
-    """Run forward and backward. The caller copies the inputs, because the copies must not count."""
+    """Run forward and backward.
+
+    The caller copies the inputs, so that the copies are not counted.
+    """
     with preserve_random_state():
         with watch or torch.enable_grad():
             outputs = call_with_graph(fn, leaves)
@@ -509,7 +517,7 @@ def _requested(device: torch.device, run: Callable[[], None]) -> int:
 
 
 class Largest(DispatchMode):
-    """Counts operations in a block, and remembers the largest tensor that they return.
+    """A mode that counts operations and records the largest tensor that they return.
 
     ``elements`` is the largest number of elements of any tensor. ``bytes`` is the size of the
     largest storage, so a view counts as much as its whole storage. ``shape`` and ``operation``
@@ -545,8 +553,8 @@ def stored_bytes(module: nn.Module) -> int:
     """Return the bytes of all tensors in ``module.state_dict()``. Each storage counts once.
 
     A tensor subclass that wraps other tensors, like torchao's quantized weights, counts as the
-    tensors that it wraps. The actual memory counts: a four-bit format that stores each value in a
-    byte needs one byte per value.
+    tensors that it wraps. The actual memory counts: if a four-bit format stores each value in one
+    byte, each value counts as one byte.
 
     Args:
         module: A module with parameters and buffers of any kind.
@@ -565,7 +573,7 @@ def stored_bytes(module: nn.Module) -> int:
 
 
 def _unwrapped(tensor: object) -> Iterator[Tensor]:
-    """Yield the plain tensors that a tensor consists of."""
+    """Yield the plain tensors inside a tensor subclass."""
     if not isinstance(tensor, Tensor):  # a module's extra state may be any object
         return
     flatten = getattr(tensor, "__tensor_flatten__", None)

@@ -25,13 +25,13 @@ ELSEWHERE = "another process examines it"
 class FunctionVerdict:
     """One row of the table: a Function, its calls, and the findings of ``diagnose``.
 
-    ``module`` and ``name`` belong to the class, and ``where`` is the file and line of its
-    definition. ``calls`` counts all calls, and ``differentiated`` says whether autograd recorded
-    one of them. ``examined`` counts the diagnosed calls, and ``left_out`` counts the other recorded
-    calls. ``findings`` come from all diagnosed calls, with errors first, and ``report`` is about
-    the call that shows the first finding. ``declared`` lists the declared deviations, and
-    ``why_not`` says why no call was examined. ``known`` holds the rules that the baseline lists for
-    this Function.
+    ``module`` and ``name`` identify the class, and ``where`` is the file and line of its
+    definition. ``calls`` counts all calls. ``differentiated`` is true if autograd recorded at least
+    one call. ``examined`` counts the diagnosed calls, and ``left_out`` counts the remaining
+    recorded calls. ``findings`` come from all diagnosed calls, with errors first. ``report``
+    describes the call that shows the first finding. ``declared`` lists the declared deviations, and
+    ``why_not`` explains why no call was examined. ``known`` holds the rules that the baseline lists
+    for this Function.
     """
 
     module: str
@@ -54,14 +54,14 @@ class FunctionVerdict:
 
     @property
     def ok(self) -> bool | None:
-        """``False`` for an error, ``None`` if nothing was examined, otherwise ``True``."""
+        """``False`` if there is an error, ``None`` if no call was examined, else ``True``."""
         if self.errors:
             return False
         return None if self.why_not else True
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The rules of the findings that are errors."""
+        """The rules that the findings with severity ``"error"`` name."""
         return self._rules("error")
 
     @property
@@ -90,7 +90,7 @@ class FunctionVerdict:
         return tuple(it.rule for it in self.findings if it.severity == severity)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as JSON-compatible data."""
+        """Return the row as a JSON-compatible dictionary."""
         return {
             "function": self.function,
             "module": self.module,
@@ -114,7 +114,7 @@ class FunctionVerdict:
 class ProgramDiagnosis:
     """The verdicts on all Functions of a program.
 
-    Printing it shows a table and the reports of errors.
+    ``print`` shows a table and a report for each error.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out.
@@ -125,19 +125,22 @@ class ProgramDiagnosis:
 
     @property
     def ok(self) -> bool | None:
-        """``False`` if a Function is wrong, ``None`` if one could not be examined, otherwise
-        ``True``.
+        """``False`` if a Function is wrong, ``None`` if a Function could not be examined, and
+        ``True`` otherwise.
         """
         verdicts = {row.ok for row in self.rows}
         return False if False in verdicts else None if None in verdicts else True
 
     @property
     def new(self) -> tuple[tuple[str, str], ...]:
-        """Each error that the baseline does not contain, as the Function's name and the rule."""
+        """The errors that the baseline does not contain.
+
+        Each one is a Function's name and a rule.
+        """
         return tuple((row.function, rule) for row in self.rows for rule in row.new)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole diagnosis as JSON-compatible data."""
+        """Return the whole diagnosis as a JSON-compatible dictionary."""
         return {
             "version": FORMAT,
             "ok": self.ok,
@@ -150,7 +153,7 @@ class ProgramDiagnosis:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def compared(self, baseline: Collection[tuple[str, str]]) -> ProgramDiagnosis:
-        """Return the same diagnosis with the errors of a baseline marked as known."""
+        """Return the same diagnosis, with the errors in the baseline marked as known."""
         rows = (
             replace(row, known=tuple(r for r in row.errors if (row.function, r) in baseline))
             for row in self.rows
@@ -197,7 +200,7 @@ def _short(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON-compatible data.
+    """Convert a value to JSON-compatible data.
 
     Infinity and nan become strings, because JSON cannot represent them as numbers.
     """
@@ -211,12 +214,12 @@ def plain(value: Any) -> Any:
 
 
 def packed(diagnosis: ProgramDiagnosis) -> str:
-    """Return a diagnosis as text for another process, which reads it with :func:`unpacked`."""
+    """Convert a diagnosis to a string for another process, which reads it with :func:`unpacked`."""
     return json.dumps(plain({"rows": [*map(asdict, diagnosis.rows)], "notes": diagnosis.notes}))
 
 
 def unpacked(text: str) -> ProgramDiagnosis:
-    """Return the diagnosis from the text that :func:`packed` returned."""
+    """Return the diagnosis from a string that :func:`packed` returned."""
     data = json.loads(text)
     rows = tuple(_row(**row) for row in data["rows"])
     return ProgramDiagnosis(rows, tuple(data["notes"]))

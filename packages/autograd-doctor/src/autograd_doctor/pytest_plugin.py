@@ -1,8 +1,9 @@
 """``pytest --doctor``: examine every custom autograd Function that a test run calls.
 
 Without ``--doctor``, this plugin does nothing and imports neither PyTorch nor the doctor. With
-pytest-xdist, each worker records calls. At the end, it examines the Functions that no other worker
-has claimed, and sends its rows to the controller, which prints one table.
+pytest-xdist, each worker records calls. At the end, each worker examines the Functions that no
+other worker has claimed and sends the resulting rows to the controller. The controller prints one
+table.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _STASH = pytest.StashKey["Doctor"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options."""
+    """Add the command-line options of this plugin."""
     group = parser.getgroup("autograd-doctor", "custom autograd Functions")
     # These are two options, because an option with an optional value would swallow a path after it.
     group.addoption(
@@ -79,7 +80,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Start watching, and register the doctor for the run."""
+    """Start watching, and register a :class:`Doctor` for this run."""
     if not _wanted(config.option):
         return
     if config.option.doctor_update_baseline and not config.option.doctor_baseline:
@@ -88,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop watching, even if the run ended before any test began."""
+    """Stop watching, even if the run ended before the first test."""
     if (doctor := config.stash.get(_STASH, None)) is not None:
         doctor.close()
 
@@ -100,7 +101,7 @@ def _doctor_of(config: pytest.Config) -> Doctor:
 
 
 class Doctor:
-    """The work of ``--doctor`` in one process of a run."""
+    """Handles ``--doctor`` in one process of a test run."""
 
     def __init__(self, config: pytest.Config) -> None:
         from autograd_doctor._programs.watching import Watching
@@ -115,7 +116,7 @@ class Doctor:
         self._watching.start()
 
     def close(self) -> None:
-        """Stop watching, and remove the data shared with workers."""
+        """Stop watching, and delete the folder shared with the workers."""
         self._watching.stop()
         if self._claims is not None:
             shutil.rmtree(self._claims, ignore_errors=True)
@@ -124,7 +125,7 @@ class Doctor:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker the folder in which workers claim Functions."""
+        """Pass a worker the path of the folder in which workers claim Functions."""
         self._has_workers = True
         if self._claims is None:
             self._claims = Path(tempfile.mkdtemp(prefix="autograd-doctor-"))

@@ -1,4 +1,4 @@
-"""A change to the author's code that makes every gradient right."""
+"""A repair: a change to the author's code that makes every gradient correct."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """Lines of a file before and after a change. ``line`` is the number of the first line."""
+    """Some lines of a file before and after a change. ``line`` is the number of the first line."""
 
     line: int
     before: tuple[str, ...]
     after: tuple[str, ...]
 
     def compared(self) -> tuple[tuple[str, str], tuple[Spans, Spans]]:
-        """Return both texts without common indentation, and the spans in which they differ."""
+        """Return the old and new lines without common indentation, and the spans that differ."""
         texts = textwrap.dedent("\n".join([*self.before, *self.after])).split("\n")
         count = len(self.before)
         before, after = "\n".join(texts[:count]), "\n".join(texts[count:])
@@ -45,7 +45,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
-    """Return the character positions for ranges of words."""
+    """Convert ranges of words to character positions."""
     starts = [0, *accumulate(map(len, words))]
     return tuple((starts[i], starts[j]) for i, j in ranges)
 
@@ -57,16 +57,18 @@ class Repair:
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
         changes: One change, or two changes that are needed together.
-        checked_on: The inputs on which every gradient was right with the changes, in words.
-        removes: The rule of the finding that the changes remove, if it is a warning or one of
-            several errors; else ``""``.
-        summary: The old and the new code, in words that fit the same mistake in other code.
+        checked_on: A description of the inputs on which every gradient was correct with the
+            changes.
+        removes: The rule of the finding that the changes remove, if the finding is a warning or one
+            of several errors; otherwise ``""``.
+        summary: The old and the new code, in general terms that also fit the same mistake in other
+            code.
         kinds: The mistake in each changed line, such as "a sign is wrong".
-        holds: The results that are right on these inputs, as the beginning of a sentence.
+        holds: The results that are correct on these inputs, as the beginning of a sentence.
         left: A sentence about the remaining error, or ``""`` if no error remains.
-        right: The inputs whose gradients are right with the changes, if other gradients are still
+        right: The inputs whose gradients are correct with the changes, if other gradients are still
             wrong.
-        compute: Computes :attr:`jacobians`.
+        compute: A callable that computes :attr:`jacobians`.
         made: The object that the changed code defines. Like ``compute``, it is lost when a repair
             is sent to another process.
         signatures: Keys that find the same edits in other code.
@@ -95,7 +97,7 @@ class Repair:
 
     @property
     def where(self) -> str:
-        """A description of the file in words."""
+        """A phrase that names the file."""
         path = Path(self.file)
         in_notebook = not path.suffix or "ipykernel" in self.file or self.file.startswith("<")
         return "the cell" if in_notebook else path.name
@@ -114,7 +116,7 @@ class Repair:
         return f"With {changes}, {removed or holds or right}. Still wrong after it: {self.left}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the repair as JSON-compatible data."""
+        """Return the repair as a JSON-compatible dictionary."""
         return {
             "file": self.file,
             "changes": [
@@ -168,7 +170,7 @@ class Repair:
 
 
 def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return the lines of a file after the changes."""
+    """Apply the changes to the lines of a file, and return the new lines."""
     result = list(lines)
     for change in sorted(changes, key=lambda it: -it.line):
         first = change.line - 1

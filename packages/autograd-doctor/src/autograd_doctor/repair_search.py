@@ -1,4 +1,4 @@
-"""Search for a repair of code that another tool judges, or that another process runs.
+"""Search for a repair for code that another tool judges, or that another process runs.
 
 ``diagnose`` uses its own search: see :attr:`~autograd_doctor.finding.Finding.repair`.
 """
@@ -31,19 +31,19 @@ def search_repair(
     is_right: Callable[[Any], bool],
     passes: Callable[[Any], Repair | None],
 ) -> Repair | None:
-    """Search for an edit that makes some code pass your own test.
+    """Search for an edit that makes the code pass your own test.
 
     Args:
         code: A Function class or a plain function. Its source must be known.
         finding: The finding to repair. For ``forward-mismatch``, the search tries all edits. For a
-            rule about the contract, it tries the changes that the rule's page recommends.
-        is_right: Whether edited code returns the right result for some inputs. It is called for
-            every edit, so it should be fast.
-        passes: Tests edited code on more inputs. It returns a repair that names the inputs on which
-            the code is right, or ``None`` if the code is wrong on some of them.
+            rule about autograd's contract, it tries the changes that the rule's page recommends.
+        is_right: A callable that returns whether edited code gives the correct result on some
+            inputs. The search calls it for every edit, so it should be fast.
+        passes: A callable that tests edited code on more inputs. It returns a repair that names the
+            inputs on which the code is correct, or ``None`` if the code is wrong on one of them.
 
     Returns:
-        The most likely repair, or ``None`` if none is found within a second of computing time.
+        The most likely repair, or ``None`` if none is found within one second of CPU time.
     """
     with suppress(TimeUp), time_limit(SECONDS):
         return search(ByOutcome(code, is_right, passes), finding)
@@ -65,7 +65,7 @@ def search_repair_elsewhere(
     seconds: float = 0.6,
     known: Collection[Any] = (),
 ) -> Repair | None:
-    """Search for a repair of a Function that runs in another process.
+    """Search for a repair for a Function that runs in another process.
 
     This process edits the source and compares the results. The other process runs the edited code
     with :func:`run_edits`.
@@ -76,15 +76,19 @@ def search_repair_elsewhere(
         name: The name of the class.
         finding: The finding to repair.
         evidence: The evidence that the other process sent about the unchanged Function.
-        ask: Sends edits and a question to the other process, and returns its answers.
-        verified: Tests the class with edited methods, given their source by name. Returns a repair
-            that names the inputs on which the class is right, or ``None``.
-        computes: For ``forward-mismatch``: the inputs of a call, and a check of its outputs.
+        ask: A callable that sends edits and a question to the other process, and returns the
+            answers.
+        verified: A callable that tests the class with edited methods. It takes a dictionary that
+            maps method names to source code. It returns a repair that names the inputs on which the
+            class is correct, or ``None``.
+        computes: For ``forward-mismatch``: the inputs of a call, and a function that checks the
+            outputs.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         seed: The seed with which the evidence was collected.
-        seconds: How long to try edits.
-        known: The ``signatures`` of repairs of the same exercise. They are tried first.
+        seconds: How many seconds the search may take.
+        known: The ``signatures`` of earlier repairs to the same exercise. The search tries these
+            edits first.
 
     Returns:
         The most likely repair, or ``None`` if none is found in time.
@@ -96,11 +100,13 @@ def search_repair_elsewhere(
 
 
 def edited(function: Any, sources: Mapping[str, str]) -> Any:
-    """Return a subclass whose methods have the given source, or the Function if no method changes.
+    """Return a subclass whose methods have the given source.
+
+    If no method changes, return the Function itself.
 
     Args:
         function: A Function.
-        sources: The source of each method's ``def``, by name.
+        sources: Maps the name of each edited method to the source of its ``def``.
 
     Returns:
         The subclass. The Function itself and its file do not change.

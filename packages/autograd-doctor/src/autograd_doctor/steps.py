@@ -34,7 +34,7 @@ class Step:
     ``parts`` holds observations, and ``means`` holds their interpretation.
 
     ``ok`` is ``None`` if the step had nothing to compare. ``parts`` then holds the reason.
-    ``stops`` marks a step that raised an error, so no later step can run.
+    ``stops`` marks a step that raised an error, after which no later step can run.
     """
 
     title: str
@@ -55,7 +55,7 @@ class Step:
 
     @property
     def mark(self) -> str:
-        """✓, ✗, or – if there was nothing to compare."""
+        """The step's mark: ✓, ✗, or – if there was nothing to compare."""
         return _MARK[self.ok]
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The five steps of one Function, in order. Iterating yields each :class:`Step`."""
+    """The five steps for one Function, in order. Iterating yields each :class:`Step`."""
 
     subject: str
     steps: tuple[Step, ...]
@@ -115,7 +115,7 @@ class Steps:
 
 
 def _wrapped(text: str, head: str) -> list[str]:
-    """Wrap a text after a head, so that all lines start in the same column."""
+    """Wrap a text after a label, so that all lines start in the same column."""
     indent = " " * _INDENT
     lines = wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
     return [head + line[_INDENT:] if head and k == 0 else line for k, line in enumerate(lines)]
@@ -129,8 +129,9 @@ EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 
 
 
 class Call:
-    """``fn`` and copies of its inputs: floating-point copies are in float64, and differentiated
-    inputs are leaves.
+    """A call to ``fn`` with copies of its inputs.
+
+    Floating-point copies are in float64, and differentiated inputs are leaves.
 
     As in ``diagnose``, all floating-point tensors are differentiated. If some of them require grad,
     only those are differentiated. The loss is ``L = Σ g·y`` over all floating-point outputs, with a
@@ -152,7 +153,7 @@ class Call:
         return tuple(out for out in as_tuple(self.call(*passed)) if isinstance(out, Tensor))
 
     def cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return a random g for each output, or zeros if the output cannot have a gradient."""
+        """Return a random g for each output. If an output cannot have a gradient, its g is zero."""
         rng = torch.Generator().manual_seed(0)
         shapes = [
             (out, torch.randn(out.shape, generator=rng, dtype=torch.float64)) for out in outputs
@@ -160,14 +161,14 @@ class Call:
         return [g.to(out.device) if is_real(out) else torch.zeros_like(out) for out, g in shapes]
 
     def loss(self, args: Sequence[Any]) -> float:
-        """Return L without a graph."""
+        """Compute L without recording a graph."""
         with torch.no_grad():
             outputs = self.outputs(args)
         pairs = zip(outputs, self.cotangents(outputs), strict=True)
         return sum(float((out * g).sum()) for out, g in pairs if is_real(out))
 
     def gradients(self) -> list[Tensor]:
-        """Return ∂L/∂x from ``backward`` for each wanted input, with zeros for None."""
+        """Compute ∂L/∂x for each wanted input with ``backward``. None becomes zeros."""
         outputs = [out for out in self.outputs() if is_real(out) and out.requires_grad]
         leaves = [self.args[i] for i in self.wanted]
         if not outputs:
@@ -177,12 +178,12 @@ class Call:
         return [torch.zeros_like(leaf) if g is None else g for g, leaf in pairs]
 
     def spread(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one value for each argument: its gradient, or None if it is not wanted."""
+        """Return a value for each argument: its gradient, or None if no gradient is wanted."""
         found = dict(zip(self.wanted, grads, strict=True))
         return [found.get(i) for i in range(len(self.args))]
 
     def around(self, position: int, index: int, eps: float) -> tuple[float, float]:
-        """Return L with one input element increased by ``eps``, and decreased by ``eps``."""
+        """Return two values of L, with one input element changed by ``+eps`` and by ``-eps``."""
         above, below = (self._moved(position, index, by) for by in (eps, -eps))
         return self.loss(above), self.loss(below)
 
@@ -252,7 +253,7 @@ READ_THE_ENTRIES = (
 
 
 def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
-    """Compare the outputs of ``forward`` with the reference's (``right``), if any."""
+    """Compare the outputs of ``forward`` with the reference's outputs (``right``), if given."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
@@ -290,7 +291,7 @@ def describe_contract(
     returned: Sequence[object],
     wanted: Sequence[int],
 ) -> Step:
-    """Check the result of ``backward``: count, shapes, dtypes, and finite values."""
+    """Check the gradients from ``backward``: their number, shapes, dtypes, and finite values."""
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
@@ -307,7 +308,7 @@ def describe_contract(
 
 
 def _misfit(name: str, value: object, grad: object) -> str:
-    """Say how a gradient does not fit its argument, or return ``""`` if it fits."""
+    """Describe how a gradient does not match its argument. Return ``""`` if it matches."""
     assert isinstance(value, Tensor)
     if not isinstance(grad, Tensor):
         return f"the gradient of `{name}` is of type {type(grad).__name__}"
@@ -329,13 +330,16 @@ def _misfit(name: str, value: object, grad: object) -> str:
 
 
 def describe_raised(title: str, stage: str, kind: str, text: str) -> Step:
-    """Say that ``stage`` (forward or backward) raised an exception. No later step runs."""
+    """Return a step for a ``stage`` (forward or backward) that raised an exception.
+
+    No later step runs.
+    """
     line = next(iter(text.splitlines()), "no message")
     return Step(title, False, (f"`{stage}` raises {kind}: {line}",), stops=True)
 
 
 def describe_never_called() -> Step:
-    """Say that the graph does not contain the Function. No later step runs."""
+    """Return a step for a graph that does not contain the Function. No later step runs."""
     return Step(
         "contract",
         False,
@@ -345,7 +349,7 @@ def describe_never_called() -> Step:
 
 
 def describe_untaken(title: str, stopped: Step) -> Step:
-    """Say that a step did not run, because an earlier step stopped the sequence."""
+    """Return a step that did not run, because an earlier step stopped the sequence."""
     return Step(title, None, (f"skipped, because step {stopped.number} failed",))
 
 
@@ -355,10 +359,10 @@ def describe_magnitudes(
     truths: Sequence[Tensor],
     truth: str = DIFFERENCES,
 ) -> Step:
-    """Compare the norm of each gradient with the norm of the expected gradient, if it is known.
+    """Compare the norm of each gradient with the norm of the expected gradient, where known.
 
-    ``whats`` describes each gradient, as in "gradient norm of x". ``truth`` says where the expected
-    gradient comes from.
+    ``whats`` describes each gradient, as in "gradient norm of x". ``truth`` names the source of the
+    expected gradient.
     """
     told, fine = [], True
     for what, grad, right in zip(whats, grads, truths, strict=True):
@@ -375,9 +379,9 @@ def describe_magnitudes(
 def describe_element(
     place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
-    """Show the difference quotient of one element and the gradient from ``backward``.
+    """Show the difference quotient for one element, and the gradient from ``backward``.
 
-    ``how`` describes how this call computed the quotient, if it did.
+    ``how`` describes how the quotient was computed, if this call computed it.
     """
     fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
@@ -386,10 +390,10 @@ def describe_element(
 
 
 def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
-    """Return the tensor and the flat index at which the gradient is furthest from the expected one.
+    """Return the tensor and flat index at which the gradient differs most from the expected one.
 
-    If they agree, the result is the position of the largest gradient, so that rounding does not
-    decide. Raises ``ValueError`` if no expected value is known.
+    If the two agree, return the position of the largest gradient, so that the choice does not
+    depend on rounding. Raises ``ValueError`` if no expected value is known.
     """
     worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
     for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
@@ -408,7 +412,7 @@ def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[
 
 
 def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
-    """Return the largest value and its first position."""
+    """Return the largest value and the first position at which it occurs."""
     at = int(values.argmax())
     return float(values[at]), (slot, at)
 
@@ -450,7 +454,7 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        reference: A callable with the same arguments that returns the right values.
+        reference: A callable with the same arguments that returns the correct values.
 
     Returns:
         The result of the step. It prints as one or two lines.
@@ -504,7 +508,7 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     """Step 3: does each gradient have the same norm as its central differences?
 
-    The gradient of ``L = Σ g·y`` is compared, with a random ``g``. This takes 2n calls to
+    The step compares the gradient of ``L = Σ g·y``, where ``g`` is random. This takes 2n calls to
     ``forward`` for n elements.
 
     Args:
@@ -566,7 +570,7 @@ def check_element(
 
 
 def run_gradcheck(fn: Any, inputs: Any) -> Step:
-    """Step 5: what does :func:`torch.autograd.gradcheck` say, with its own tolerances?
+    """Step 5: does :func:`torch.autograd.gradcheck` pass with its default tolerances?
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.
@@ -592,12 +596,12 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
     """Take all five steps in order. Printing the result explains only the first step that fails.
 
-    A step that raises an error fails. Later steps that would raise the same error do not run.
+    If a step raises an error, it fails, and later steps that would raise the same error do not run.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        reference: A callable with the same arguments that returns the right values.
+        reference: A callable with the same arguments that returns the correct values.
 
     Returns:
         The five steps. They print as a table.

@@ -1,1 +1,1 @@
-"""Run the user's code, and restore everything afterwards."""
+"""Run the user's code, and restore all state afterwards."""

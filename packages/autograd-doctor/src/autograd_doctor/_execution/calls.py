@@ -1,4 +1,4 @@
-"""Call the user's code on fresh copies, and record what happened as data."""
+"""Call the user's code with fresh copies of the inputs, and record the outcome as data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may 
 
 @contextmanager
 def passes_within(seconds: float) -> Iterator[None]:
-    """Limit the time of every :func:`attempt` in the block; 0 means no limit."""
+    """Limit the running time of every :func:`attempt` in the block; 0 means no limit."""
     token = _seconds.set(seconds)
     try:
         with many_limits() if seconds else nullcontext():
@@ -49,7 +49,7 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Start PyTorch's autograd engine now, so that no time limit interrupts the start."""
+    """Start PyTorch's autograd engine now, so that no time limit interrupts its startup."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one)
@@ -67,8 +67,8 @@ def prepare_meta() -> None:
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return the result of the call, or a :class:`Failure` if the user's code raises.
 
-    Running out of time or memory says nothing about the code, so it raises
-    :class:`CannotDiagnoseError`.
+    If time or memory runs out, raise :class:`CannotDiagnoseError`, because this does not show that
+    the code is wrong.
     """
     own_limit = False
     try:
@@ -87,16 +87,17 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 
 
 def describe_error(error: BaseException) -> Failure:
-    """Return an exception as data: its type, its text, and the user's line that raised it.
+    """Return an exception as data: its type, its message, and the line of user code that raised it.
 
-    The text is safe to show. It contains no memory addresses and is shortened if it is too long. It
-    is empty if ``__str__`` raises.
+    The message is safe to display: it contains no memory addresses and has a limited length. It is
+    empty if ``__str__`` raises.
 
     Args:
         error: An exception that user code raised.
 
     Returns:
-        The ``kind`` (the name of its class), the ``text``, and the ``line`` (``""`` if unknown).
+        A :class:`Failure` with the exception's class name (``kind``), its message (``text``), and
+        the line of code (``line``, or ``""`` if unknown).
     """
     if type(error).__module__.startswith("torch._dynamo"):
         return describe_compile_error(error)
@@ -104,7 +105,7 @@ def describe_error(error: BaseException) -> Failure:
 
 
 def describe_compile_error(error: BaseException) -> Failure:
-    """Return dynamo's reason for stopping in one line, and the user's line at that point."""
+    """Return dynamo's reason for stopping in one line, and the line of user code."""
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
@@ -128,12 +129,12 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def users_line(error: BaseException) -> str:
-    """Return the innermost line of the user's own code that an exception passed through."""
+    """Return the innermost line of user code in an exception's traceback."""
     return users_last(traceback.extract_tb(error.__traceback__))
 
 
 def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return the innermost line of the user's own code in a stack."""
+    """Return the innermost line of user code in a stack."""
     own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
     return f"{own[-1].name}: {own[-1].line}" if own else ""
 
@@ -151,10 +152,10 @@ def takes_ctx(function: type[Function]) -> bool:
 def fresh(
     inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
 ) -> tuple[list[Tensor], list[Any]]:
-    """Return new leaves for the wanted inputs, and the arguments of a call that uses them.
+    """Return new leaves for the wanted inputs, and the arguments for a call that uses these leaves.
 
-    The arguments are clones of the leaves, because an in-place Function may change a clone but not
-    a leaf.
+    The arguments are clones of the leaves, because autograd lets an in-place Function modify a
+    clone but not a leaf.
     """
     leaves, args = [], []
     for position, value in enumerate(inputs):

@@ -1,4 +1,4 @@
-"""State that a Function can reach besides its arguments: find it, lend it to a run, restore it."""
+"""State that a Function can reach in addition to its arguments: find it, use it, and restore it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def walk_reachable(*roots: Named) -> Iterator[Named]:
-    """Yield the roots and everything that they can reach, without duplicates.
+    """Yield the roots and every object that can be reached from them, without duplicates.
 
     The nearest objects come first.
 
-    The search skips objects of PyTorch, NumPy, the standard library or another installed package.
-    It does not skip tensors, modules, generators and containers, because they hold the user's data.
+    The search skips objects that belong to PyTorch, NumPy, the standard library or another
+    installed package. Tensors, modules, generators and containers are not skipped, because they
+    hold the user's data.
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
@@ -64,7 +65,7 @@ def walk_reachable(*roots: Named) -> Iterator[Named]:
 
 
 def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
-    """Yield the contents of one object, with the names that lead to them."""
+    """Yield the objects inside one object, each with the name under which it can be reached."""
     if isinstance(thing, Tensor | Generators):
         return
     if isinstance(thing, list | tuple | set | frozenset | deque):
@@ -189,7 +190,7 @@ _ABSENT = object()
 
 
 def record_state(thing: Any) -> Iterator[PutBack]:
-    """Yield callables that restore an object, if the user's code can change it."""
+    """Yield callables that restore an object's current state, if the user's code can change it."""
     if isinstance(thing, list):
         yield _list(thing)
     elif isinstance(thing, dict):
@@ -226,7 +227,7 @@ def generator_state(thing: Any) -> PutBack | None:
 
 
 def _ignored(_: Any) -> None:
-    """Ignore a result."""
+    """Accept a value and do nothing with it."""
 
 
 def _list(things: list[Any]) -> PutBack:
@@ -269,7 +270,9 @@ def _class(owner: type) -> PutBack:
 
 
 def _bindings(function: FunctionType) -> PutBack:
-    """Record the values of the globals that a function uses, because its code may rebind them."""
+    """Return a callable that restores the globals that a function uses, because code can rebind
+    them.
+    """
     namespace = function.__globals__
     before = {name: namespace.get(name, _ABSENT) for name in global_names(function.__code__)}
 
@@ -303,7 +306,7 @@ DOUBLE = torch.float64
 
 
 class TensorState:
-    """A reachable tensor, its original state, and whether it is a buffer of a module."""
+    """A tensor that the Function can reach, its original state, and whether it is a buffer."""
 
     def __init__(self, name: str, tensor: Tensor, *, parameter: bool, buffer: bool) -> None:
         self.name, self.tensor = name, tensor
@@ -312,7 +315,7 @@ class TensorState:
         self._version = -1  # the version of the tensor after it received its values
 
     def begin(self, precision: torch.dtype | None) -> None:
-        """Give the tensor its original values in separate memory, and no gradient.
+        """Reset the tensor to its original values, in separate memory and without a gradient.
 
         ``precision`` is the precision of the call's arguments. With ``None``, the tensor keeps its
         own dtype.
@@ -329,14 +332,14 @@ class TensorState:
             self._version = tensor._version
 
     def pass_in(self, value: Tensor) -> None:
-        """Use an argument's value in this call, and require grad if the argument does."""
+        """Use an argument's value in this call. The tensor requires grad if the argument does."""
         self.tensor.data = value.detach()
         self.tensor.requires_grad_(value.requires_grad)
         self._version = -1
 
     @contextmanager
     def instead(self, value: Tensor) -> Iterator[None]:
-        """Make every call in a block start from a different value."""
+        """Make every call inside the block start from a different value."""
         own = self.data
         self.data, self._version = value, -1
         try:
@@ -345,9 +348,9 @@ class TensorState:
             self.data, self._version = own, -1
 
     def _be_leaf(self) -> None:
-        """Detach the tensor from its graph.
+        """Detach the tensor from its graph, so that it is a leaf.
 
-        A tensor that a Function has returned is part of a graph.
+        This is needed if a Function has returned the tensor.
         """
         if not self.tensor.is_leaf:
             self.tensor.detach_()
@@ -355,10 +358,10 @@ class TensorState:
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
         """Return the tensor's dtype in a call whose arguments have the given precision.
 
-        In the doctor's own float64 calls, every floating-point tensor is in float64.
+        In the doctor's own float64 calls, every floating-point tensor is float64.
 
-        Otherwise, the tensors of a module get the precision of the arguments, as with
-        ``module.to(dtype)``, and other tensors keep their dtype.
+        In other calls, a module's tensors get the precision of the arguments, as after
+        ``module.to(dtype)``. All other tensors keep their dtype.
         """
         own = self.data.dtype
         if not is_float(self.data) or not (self.parameter or self.buffer or precision is DOUBLE):
@@ -368,7 +371,7 @@ class TensorState:
         return precision
 
     def put_back(self) -> None:
-        """Restore the tensor's own memory and its gradient exactly."""
+        """Restore the tensor's original memory and its original gradient exactly."""
         self._be_leaf()
         self.tensor.data = self.data
         self.tensor.requires_grad_(self.asks)
@@ -376,7 +379,7 @@ class TensorState:
 
 
 def can_be_borrowed(thing: Any) -> bool:
-    """Whether an object is a tensor that can temporarily use other memory."""
+    """Whether an object is a tensor whose memory can be replaced temporarily."""
     return (
         type(thing) in (Tensor, nn.Parameter)
         and thing.layout is torch.strided
@@ -401,7 +404,7 @@ _CARRIERS: tuple[Any, ...] = (
 
 
 class CapturedState:
-    """The tensors, generators, modules, classes and containers that some callables can reach."""
+    """All tensors, generators, modules, classes and containers that some callables can reach."""
 
     def __init__(self, *roots: Named) -> None:
         self.things = tuple(walk_reachable(*roots))
@@ -421,16 +424,15 @@ class CapturedState:
         }
 
     def covers(self, thing: Any) -> bool:
-        """Whether an object refers only to known objects and to plain carriers, such as functions
-        and lists.
-        """
+        """Whether an object refers only to this state's objects, plain containers and functions."""
         known = {id(it) for _, it in self.things}
         leads_to = (it for _, it in walk_reachable(("", thing)))
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return, by position, the arguments that require grad and can also be reached in another
-        way.
+        """Return the arguments that require grad and that the code can also reach in another way.
+
+        The keys are their positions.
 
         For example, if a checkpoint receives a module and the module's parameters, each parameter
         occurs twice.
@@ -446,7 +448,10 @@ class CapturedState:
 
     @contextmanager
     def borrow(self) -> Iterator[None]:
-        """Borrow everything within a block."""
+        """Inside the block, temporarily replace the memory of all tensors.
+
+        Restore all state afterwards.
+        """
         keep = [put_back for _, thing in self.things for put_back in record_state(thing)]
         self._draws = [state for _, thing in self.things if (state := generator_state(thing))]
         self._registered = [entries(module._buffers) for _, module in self._modules]
@@ -467,9 +472,9 @@ class CapturedState:
         *,
         in_precision_of_args: bool = True,
     ) -> None:
-        """Reset everything to the start of a call, in the precision of the call's arguments.
+        """Reset all state to the start of a call, in the precision of the call's arguments.
 
-        ``passed`` maps the position of an argument to the tensor that takes the argument's value.
+        ``passed`` maps an argument's position to the tensor that takes that argument's value.
         """
         for put_back in self._registered:
             put_back()
@@ -482,13 +487,13 @@ class CapturedState:
         self.redraw()
 
     def redraw(self) -> None:
-        """Reset the reachable generators, so that they draw the same numbers again."""
+        """Reset the reachable generators, so that they repeat their random numbers."""
         for put_back in self._draws:
             put_back()
 
 
 def _held(things: Sequence[Named]) -> Iterator[TensorState]:
-    """Yield the tensors that can temporarily use other memory."""
+    """Yield the tensors whose memory can be replaced temporarily."""
     modules = [thing for _, thing in things if isinstance(thing, nn.Module)]
     parameters = {id(t) for module in modules for t in module._parameters.values()}
     buffers = {id(t) for module in modules for t in module._buffers.values()}
@@ -503,6 +508,6 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the floating-point dtype of a call's arguments, or float64 if they have several."""
+    """Return the floating-point dtype of a call's arguments, or float64 if there are several."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

@@ -1,4 +1,4 @@
-"""The same call in other dtypes and on the meta device."""
+"""Repeat a call in other dtypes and on the meta device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype
 
 
 def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
-    """Make the call in the caller's own dtypes, and compare it with the float64 copies."""
+    """Repeat the call in the dtypes of the caller's inputs, and compare the result with float64."""
     inputs = session.in_own_dtypes()
     if inputs is None:
         return found
@@ -54,7 +54,10 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 
 
 def _backward(run: Run, whole: bool, seed: int) -> None:
-    """Pass a cotangent directly to a Function's backward, or to a callable through autograd."""
+    """Pass a cotangent directly to a Function's ``backward``.
+
+    For other callables, pass it through autograd.
+    """
     gs = sample_cotangents(run.floats, generator(seed))
     (call_backward if whole else gradients)(run, gs)
 
@@ -62,7 +65,7 @@ def _backward(run: Run, whole: bool, seed: int) -> None:
 def _with(
     session: Session, found: Evidence, inputs: Sequence[Any], stage: str, failure: Failure
 ) -> Evidence:
-    """Record the failure, unless mixed dtypes or a module may have caused it."""
+    """Add the failure to the evidence, unless mixed dtypes or a module could be the cause."""
     dtypes = {str(v.dtype).removeprefix("torch.") for v in inputs if is_float(v)}
     if len(dtypes) > 1 or session.subject.around.held:
         return found
@@ -82,10 +85,10 @@ PATIENCE = 1.0  # time limit in seconds for one pass in another dtype
 def variants(
     session: Session, grad_outputs: Sequence[Tensor], raw: DirectBackward
 ) -> tuple[Variant, ...]:
-    """Repeat the direct call in other dtypes, and on the ``meta`` device, which holds no data.
+    """Repeat the direct call to ``backward`` in other dtypes and on the ``meta`` device.
 
-    The call is not repeated if an argument contains tensors, as a module contains its weights,
-    because they would not be converted.
+    The call is not repeated if an argument contains tensors, such as a module with weights, because
+    those tensors would not be converted.
     """
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)
@@ -112,7 +115,7 @@ def _with_own_dtype(
     raw: DirectBackward,
     found: Sequence[Variant | None],
 ) -> list[Variant | None]:
-    """Mark the failures of variants if the call works in the dtypes of the caller's inputs."""
+    """Mark each variant that fails although the call works in the dtypes of the caller's inputs."""
     if not any(variant and variant.failure for variant in found):
         return list(found)
     own = session.in_own_dtypes()
@@ -126,7 +129,7 @@ def _with_own_dtype(
 
 
 def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
-    """Whether forward or backward may put a tensor on a different device than its inputs."""
+    """Whether forward or backward might create a tensor on a different device than the inputs."""
 
     def both() -> Any:
         return call_backward(session.run(watched=False), grad_outputs)
@@ -146,10 +149,10 @@ def _moved(
     move: Move,
     describe: Callable[[Tensor], str],
 ) -> Variant | None:
-    """Return a description of the raw gradients.
+    """Describe the gradients that ``backward`` returns for moved or converted inputs.
 
-    Return ``None`` if ``forward`` fails in this dtype, or if its shapes differ from those in
-    float64.
+    Return ``None`` if ``forward`` fails in this dtype, or if its output shapes differ from the
+    float64 output shapes.
     """
     try:
         with passes_within(PATIENCE):
@@ -173,10 +176,10 @@ def _variant(
     describe: Callable[[Tensor], str],
     given: Collection[torch.dtype] = (),
 ) -> Variant:
-    """Describe the raw gradients and their inputs.
+    """Describe the gradients that ``backward`` returned, and the inputs they belong to.
 
     ``given`` holds the dtypes of the cotangents. If ``forward`` itself changes the dtype, a
-    gradient may keep the dtype of its cotangent.
+    gradient is allowed to have the dtype of its cotangent.
     """
     if isinstance(raw, Failure) or raw.failure:
         return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)

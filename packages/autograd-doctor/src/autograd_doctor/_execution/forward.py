@@ -1,4 +1,4 @@
-"""One forward pass, and its effects on its inputs and its ctx."""
+"""Run one forward pass, and record how it affects its inputs and its ``ctx``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autograd_doctor.evidence import Failure, Forward
 
 
 def forward_pass(session: Session) -> Forward:
-    """Run ``forward`` once, and record its effects on its inputs and its ctx."""
+    """Run ``forward`` once, and record how it affects its inputs and its ``ctx``."""
     leaves, args = fresh(session.inputs, session.wanted)
     before = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
     versions = _versions(args)
@@ -56,14 +56,14 @@ def forward_pass(session: Session) -> Forward:
 
 
 def _changing_line(session: Session) -> str:
-    """Run ``forward`` again, and return the line that changes an argument."""
+    """Re-run ``forward``, and return the line of code that changes an argument."""
     _, args = fresh(session.inputs, session.wanted)
     watched = [value.detach() for value in args if isinstance(value, Tensor)]
     return line_that_changes(lambda: session.call(args), watched)
 
 
 def _written(session: Session) -> tuple[int, ...]:
-    """Run ``forward`` again, and return the arguments that one of its operations writes to."""
+    """Re-run ``forward``, and return the positions of the arguments that an operation writes to."""
     _, args = fresh(session.inputs, session.wanted)
     with OperationRecorder() as recording:
         attempt(lambda: session.call(args))
@@ -78,7 +78,7 @@ def _positions(marked: Sequence[Any], among: Sequence[Any]) -> tuple[int, ...]:
 def _shared_memory(
     outputs: Sequence[Tensor], args: Sequence[Any], dirty: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs (output, input) that share memory without being marked as dirty."""
+    """Yield each pair (output, input) that shares memory, unless the input is marked as dirty."""
     for i, output in enumerate(outputs):
         for j, arg in enumerate(args):
             if not isinstance(arg, Tensor) or j in dirty or not output.numel():

@@ -1,7 +1,7 @@
-"""The Functions inside a callable, each with the arguments of its first call.
+"""Find the Functions inside a callable, and the arguments of the first call to each Function.
 
-A callable is judged by its outputs and gradients. But if a gradient has a wrong shape, dtype or
-device, the engine corrects it, so only the Functions themselves reveal the mistake.
+``diagnose`` judges a callable by its outputs and gradients. But autograd corrects a gradient with
+the wrong shape, dtype or device, so ``diagnose`` must also examine the Functions themselves.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from autograd_doctor.evidence import Failure
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A Function with the arguments of a call.
+    """A Function, and the arguments of one call to it.
 
-    ``passed`` holds the arguments that the Function can also reach in another way.
+    ``passed`` holds the arguments that the Function can also reach in another way, for example
+    through a closure.
     """
 
     function: type[Function]
@@ -36,9 +37,10 @@ class InnerCall:
 
 
 def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
-    """Run a callable twice.
+    """Yield the Functions that a callable uses. The callable runs twice.
 
-    The first run finds the Functions in its graph. The second run records their arguments.
+    The first run finds the Functions in the callable's graph. The second run records their
+    arguments.
     """
     first = attempt(run)
     if isinstance(first, Failure):

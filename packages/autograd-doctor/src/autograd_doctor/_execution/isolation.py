@@ -27,7 +27,10 @@ _APART = 7919
 
 
 class Stream(IntEnum):
-    """The purpose of random numbers. Numbers for different purposes are independent."""
+    """What a stream of random numbers is used for.
+
+    Streams with different purposes are independent.
+    """
 
     COTANGENTS = 0
     DIRECTIONS = 1
@@ -57,10 +60,10 @@ def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
 
 
 def reseed(seed: int) -> None:
-    """Seed the generators that the user's code draws from: PyTorch's, Python's and NumPy's.
+    """Seed the generators that user code draws from: the ones of PyTorch, Python and NumPy.
 
-    ``torch.manual_seed`` is too slow for hundreds of calls, because it queues a call with a stack
-    trace for every backend that is not initialized yet.
+    ``torch.manual_seed`` is too slow for hundreds of calls, because it queues a call, with a stack
+    trace, for every uninitialized backend.
     """
     torch.default_generator.manual_seed(_OWN + seed)
     if torch.cuda.is_initialized():
@@ -70,7 +73,7 @@ def reseed(seed: int) -> None:
 
 
 def random_state() -> tuple[object, ...]:
-    """Return the states of the CPU generators that the user's code draws from."""
+    """Return the states of the CPU generators that user code draws from."""
     _, numbers, *rest = np.random.get_state(legacy=True)
     state = torch.default_generator.get_state().numpy().tobytes()
     return state, random.getstate(), np.asarray(numbers).tobytes(), *rest
@@ -85,13 +88,14 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")  # devices for which autocast may be on
 
 @contextmanager
 def preserve_global_state(seed: int) -> Iterator[None]:
-    """Run a block as in a fresh process: grad mode on, no autocast, no inference mode, seeded.
+    """Run a block as if in a fresh process: seeded, in grad mode, without autocast or inference
+    mode.
 
     Afterwards, restore the random states of PyTorch (CPU and CUDA), Python and NumPy, the default
-    dtype, these modes and the thread count. Warnings inside the block are not shown.
+    dtype, the modes above and the number of threads. Warnings inside the block are not shown.
 
     Args:
-        seed: The seed of the generators that user code draws from.
+        seed: The seed for the generators that user code draws from.
 
     Yields:
         Nothing.
@@ -117,10 +121,9 @@ FEW_ELEMENTS = 10_000
 
 @contextmanager
 def one_thread_if_small(inputs: Sequence[Any], *, all_known: bool) -> Iterator[None]:
-    """Run a block in one thread if its tensors are small and no other tensors are involved.
+    """Run a block in one thread if its inputs are small and the code uses no other tensors.
 
-    With small tensors, threads spend more time waiting than computing, especially on a busy
-    machine.
+    For small tensors, threads spend more time waiting than computing, especially on a busy machine.
     """
     threads = torch.get_num_threads()
     elements = sum(it.numel() for it in inputs if isinstance(it, torch.Tensor))
@@ -155,7 +158,7 @@ LONG = 2.0  # seconds
 
 
 class Bounded(io.TextIOBase):
-    """A stream that keeps the first characters and counts the rest."""
+    """A stream that keeps the first characters and counts the characters that follow."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most, self._kept, self._left_out = most, "", 0
@@ -173,13 +176,16 @@ class Bounded(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """The kept text, with a note on the number of omitted characters."""
+        """The kept text, followed by a note that counts the omitted characters."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self._kept + rest
 
 
 class _Aside(Bounded):
-    """A limited stream for one thread. A debugger and other threads still print normally."""
+    """Capture the output of one thread, up to a limit.
+
+    A debugger and other threads still print normally.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,23 +194,25 @@ class _Aside(Bounded):
         self._others = {thread.ident for thread in threading.enumerate()} - {here}
 
     def write(self, text: str) -> int:
-        """Keep the characters that fit. Forward the output of all other code."""
+        """Keep the characters that fit. Output from other threads goes to the original stream."""
         if threading.get_ident() in self._others or _debugging():
             return self._out.write(text)
         return super().write(text)
 
     def flush(self) -> None:
-        """Flush the forwarded output."""
+        """Flush the original stream."""
         self._out.flush()
 
 
 @contextmanager
 def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
-    """Run a block that calls user code many times, and show what one call to ``pass_once`` prints.
+    """Hide the output of a block that calls user code many times.
+
+    Then call ``pass_once`` and show its output.
 
     If the block prints nothing, ``pass_once`` is not called. If the block raises after a long time,
-    another call might never end. In this case, the beginning of the block's own output is shown
-    instead.
+    a call to ``pass_once`` might never end. In this case, the beginning of the block's own output
+    is shown.
     """
     aside, began = _Aside(), time.monotonic()
     slow = False
@@ -224,7 +232,7 @@ def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
 
 
 def _debugging() -> bool:
-    """Whether a debugger is printing. If it is, its prompt must stay visible."""
+    """Whether a debugger is currently printing. Its prompt must stay visible."""
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         if caller.f_globals.get("__name__") == "bdb":

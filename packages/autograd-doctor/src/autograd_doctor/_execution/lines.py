@@ -1,7 +1,7 @@
-"""Find the user's line that changed a tensor, or the line at which two runs start to differ.
+"""Find the line of user code that changed a tensor, or the line at which two runs start to differ.
 
-An exception records its line, but an in-place change of a tensor does not. So the pass runs again,
-and each operation is recorded with the line that called it.
+An exception records the line that raised it, but an in-place change to a tensor leaves no record.
+This module therefore re-runs the pass and records each operation with the line that called it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_NUMBERS = 2**16  # elements in an operation's result; larger results are no
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation: its name, the user's line, and copies of its results."""
+    """An operation: its name, the line of user code, and copies of its results."""
 
     operation: str
     line: str
@@ -32,7 +32,7 @@ class _Step:
 
 
 class _Steps(DispatchMode):
-    """A context manager that records operations, and the first line that changes a tensor."""
+    """A context manager that records operations and the first change to a watched tensor."""
 
     def __init__(self, watched: Sequence[Tensor] = (), *, keep_results: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,14 +57,14 @@ class _Steps(DispatchMode):
 
 
 def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> str:
-    """Return the line of a call that changes the values of a tensor, or ``""`` if unknown."""
+    """Return the line at which a call changes a watched tensor, or ``""`` if unknown."""
     with _Steps(watched) as seen:
         attempt(call)
     return seen.changing_line
 
 
 def line_with_nan(call: Callable[[], object]) -> str:
-    """Return the line of a call that produces the first nan, or ``""`` if unknown."""
+    """Return the line at which a call produces the first nan, or ``""`` if unknown."""
     with _Steps(keep_results=True) as seen:
         attempt(call)
     steps = (it for it in seen.steps if it.line and any(map(_has_nan, it.results)))
@@ -76,7 +76,7 @@ def _has_nan(tensor: Tensor) -> bool:
 
 
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
-    """Return the line at which two runs of the same code first get different results."""
+    """Return the first line at which two runs of the same code produce different results."""
     ways = []
     for call in (plain, other):
         with _Steps(keep_results=True) as seen:
@@ -100,14 +100,14 @@ def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two results agree up to rounding. The layout affects the order of additions."""
+    """Whether two results agree up to rounding. Memory layout can change the order of additions."""
     if not (one.is_floating_point() or one.is_complex()) or one.dtype != other.dtype:
         return False
     return torch.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def _line() -> str:
-    """Return the user's line that is running, ignoring the lines that started the diagnosis."""
+    """Return the running line of user code, ignoring the lines that started the diagnosis."""
     frames = traceback.extract_stack()
     ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
     return users_last(frames[ours[-1] :] if ours else frames)

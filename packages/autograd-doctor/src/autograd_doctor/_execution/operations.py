@@ -1,4 +1,4 @@
-"""The events inside a pass: graph nodes, operations, and the devices of tensors."""
+"""Observe what happens inside a pass: graph nodes, operations, and the devices of tensors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
 
 def custom_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
-    """Yield the nodes of custom Functions up to a depth below the outputs."""
+    """Yield the nodes of custom Functions, down to a given depth below the outputs."""
     return (node for node in graph_nodes(outputs, depth) if hasattr(node, "_forward_cls"))
 
 
 def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
-    """Yield the nodes of the graph up to a depth below the outputs."""
+    """Yield the graph nodes, down to a given depth below the outputs."""
     seen: set[Any] = set()
     level: list[Any] = [out.grad_fn for out in outputs]
     while level and depth:
@@ -48,7 +48,7 @@ Memory = frozenset[torch.UntypedStorage]
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: its name, the memory that it reads, and the memory that it writes."""
+    """An operation: its name, the memory that it reads, and the memory that it writes to."""
 
     name: str
     reads: Memory
@@ -58,8 +58,9 @@ class Operation:
 class OperationRecorder(DispatchMode):
     """A context manager that records every operation on tensors.
 
-    Some operations do not count: views (``transpose``, ``detach``), and new tensors whose values
-    depend on no other tensor (``zeros_like``, ``empty``). A fused kernel counts as one operation.
+    Some operations do not count: views (``transpose``, ``detach``), and operations that create a
+    tensor whose values depend on no other tensor (``zeros_like``, ``empty``). A fused kernel counts
+    as one operation.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class OperationRecorder(DispatchMode):
         return tuple(operation.name for operation in self.operations)
 
     def leading_to(self, result: Any) -> set[int]:
-        """Return the positions of the operations on which a result depends."""
+        """Return the positions of the operations that contribute to a result."""
         wanted, found = set(memory([result]) | self._read_by_python), set()
         for position, operation in reversed(list(enumerate(self.operations))):
             if operation.writes & wanted:
@@ -98,10 +99,10 @@ class OperationRecorder(DispatchMode):
 
 
 class OneDevice(DispatchMode):
-    """A context manager that forbids filling a tensor from a tensor on another device.
+    """A context manager that raises an error if an operation fills a tensor from another device.
 
-    Between real devices, PyTorch silently copies the values, so the mistake becomes visible
-    elsewhere.
+    Between real devices, PyTorch copies the values silently, so the mistake becomes visible only
+    later.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class OneDevice(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation, unless it fills a tensor from another device."""
+        """Run an operation, or raise an error if it fills a tensor from another device."""
         kwargs = kwargs or {}
         values = [v for p, v in enumerate(args) if not (p == 1 and _picks_places(func))]
         given = {t.device.type for t in iter_tensors([*values, *kwargs.values()]) if t.dim()}
@@ -122,9 +123,9 @@ class OneDevice(DispatchMode):
 
 
 def memory(values: Iterable[Any]) -> Memory:
-    """Return the memory of all tensors among some values, including lists and dictionaries.
+    """Return the memory of all tensors in some values, including those in lists and dictionaries.
 
-    A sparse tensor has no memory of its own. Its indices and its values each have their own.
+    A sparse tensor has no memory of its own. Its memory is the memory of its indices and values.
     """
     return frozenset(
         tensor.untyped_storage()
@@ -142,12 +143,12 @@ def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
 
 
 def _picks_places(func: Any) -> bool:
-    """Whether the second argument of an operation contains indices, which may be on the CPU."""
+    """Whether an operation's second argument contains indices, which are allowed on the CPU."""
     return "index_put" in operation_name(func)
 
 
 def _only_makes(func: Any) -> bool:
-    """Whether an operation uses a tensor only for its shape, dtype and device."""
+    """Whether an operation uses a tensor only to read its shape, dtype and device."""
     name = operation_name(func)
     return name.endswith("_like") or name.startswith("new_")
 
@@ -169,9 +170,9 @@ _OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
-    """A context manager that records tensors not created from the ``given`` tensors.
+    """A context manager that records every tensor that was not computed from the ``given`` tensors.
 
-    A 0-dim tensor is ignored, because it may be on the CPU even if the others are on a GPU.
+    0-dim tensors are ignored, because they can be on the CPU while all other tensors are on a GPU.
     """
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -182,7 +183,7 @@ class Strangers(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation. Its results are known if all its inputs are known."""
+        """Run an operation. If all its inputs are known tensors, its results also become known."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self.found:
@@ -194,20 +195,21 @@ class Strangers(DispatchMode):
         return result
 
     def know(self, value: Any) -> None:
-        """Treat tensors as known, because they are on the device of the inputs."""
+        """Mark the tensors in a value as known."""
         self._known |= memory([value])
 
     def meet(self, values: Iterable[Any]) -> None:
-        """Record the unknown tensors among values."""
+        """Record the tensors in some values that are not known."""
         for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A context manager that records calls that name a device, unless it is a tensor's own device.
+    """A context manager that records calls that name a device, unless it is a tensor's device.
 
-    ``to`` and ``cpu`` do nothing if a tensor is already on the device, so no operation shows them.
+    ``to`` and ``cpu`` run no operation if the tensor is already on the device, so recording
+    operations would miss these calls.
     """
 
     def __init__(self, strangers: Strangers) -> None:
@@ -218,7 +220,7 @@ class DevicesNamed(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call a PyTorch function, and record whether it depends on a device."""
+        """Call a PyTorch function, and record it if it names a device."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func == _DEVICE:
@@ -237,5 +239,5 @@ def _is_of_a_tensor(device: Any) -> bool:
 
 
 def _stays(argument: Any) -> bool:
-    """Whether an argument of ``to`` keeps a tensor on the device of another tensor."""
+    """Whether an argument of ``to`` names no device, except the device of a tensor."""
     return isinstance(argument, torch.dtype | bool | Tensor) or _is_of_a_tensor(argument)

@@ -25,7 +25,7 @@ from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
 
 @dataclass(frozen=True)
 class Pass:
-    """A forward and a backward pass: the outputs and gradients, or the failure."""
+    """The result of a forward and a backward pass: the outputs and gradients, or the failure."""
 
     outputs: tuple[Tensor, ...] = ()  # the floating-point outputs
     grads: tuple[Tensor | None, ...] = ()
@@ -46,14 +46,14 @@ def both_ways(
     arrange: Arrange | None = None,
     between: Callable[[Run], object] | None = None,
 ) -> Pass:
-    """Run forward, then send cotangents back through the engine.
+    """Run forward, then pass cotangents to autograd's backward pass.
 
-    An output whose cotangent is ``None`` is not used. If ``cotangents`` is a function of the
-    outputs, its result is used directly. If it is a sequence of tensors, they are copied first.
-    ``between`` is called between forward and backward, with the run as its argument.
+    Outputs whose cotangent is ``None`` are ignored. If ``cotangents`` is a function, it computes
+    the cotangents from the outputs. If ``cotangents`` is a sequence of tensors, the tensors are
+    copied first. ``between`` is called between forward and backward, with the run as its argument.
 
     If the call raises on float64 copies, it is repeated in the dtypes of the caller's inputs. The
-    failure says whether that call works.
+    failure records whether the second call works.
     """
     done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
     own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
@@ -65,7 +65,7 @@ def both_ways(
 
 
 def runs_in_own_dtype(failure: Failure) -> Failure:
-    """Return a failure that says whether the call works in the dtypes of the caller's inputs."""
+    """Mark a failure as one that does not occur in the dtypes of the caller's inputs."""
     return replace(failure, runs_in_own_dtype=True)
 
 
@@ -98,7 +98,7 @@ def gradients(
     retain_graph: bool = False,
     create_graph: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Send cotangents back through the graph of a run to its leaves."""
+    """Run backward on a graph with the given cotangents, and return the gradients of its leaves."""
     pairs = [
         (out, g)
         for out, g in zip(run.floats, grad_outputs, strict=True)
@@ -124,7 +124,7 @@ def gradients(
 
 
 def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a backward pass, and remove them from the leaves."""
+    """Return the gradients that a backward pass has left in ``.grad``, and clear ``.grad``."""
     grads = tuple(dense(leaf.grad) for leaf in leaves)
     for leaf in leaves:
         leaf.grad = None
@@ -132,7 +132,7 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 
 def dense(grad: Tensor | None) -> Tensor | None:
-    """Return a sparse gradient (an embedding's, for example) as a dense one.
+    """Convert a sparse gradient, such as the gradient of an embedding, to a dense tensor.
 
     A dense gradient is returned unchanged.
     """
@@ -142,9 +142,9 @@ def dense(grad: Tensor | None) -> Tensor | None:
 def fitting(
     outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return copies of cotangents with the dtypes and devices of the outputs.
+    """Return copies of the cotangents that match the outputs in dtype and device.
 
-    If the shapes of an output and its cotangent differ, a new cotangent is drawn.
+    If an output and its cotangent differ in shape, a new cotangent is drawn.
     """
     fresh = sample_cotangents(outputs, torch.Generator().manual_seed(0))
     return [
@@ -154,16 +154,18 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent with an output's dtype.
+    """Return a copy of a cotangent in the dtype of an output.
 
-    If the output is on meta, so is the copy.
+    If the output is on the meta device, the copy is too.
     """
     copy = cotangent.to(output.dtype, copy=True)
     return copy.to("meta") if output.is_meta else copy
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Return copies. A backward that changes ``grad_output`` then changes only the copies."""
+    """Copy tensors, so that a ``backward`` that changes ``grad_output`` does not change the
+    originals.
+    """
     return tuple(None if t is None else t.clone() for t in tensors)
 
 
@@ -174,11 +176,11 @@ def _holds_integers(value: Any) -> bool:
 def backward_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
 ) -> VjpResult:
-    """Send cotangents through the engine and record the gradients.
+    """Run autograd's backward pass with the given cotangents, and record the gradients.
 
-    With ``interleaved``, forward runs again on other values before backward runs. If a Function
-    stores numbers on its class or in global variables, its backward then finds a different number
-    or length.
+    With ``interleaved``, forward runs a second time, on other values, before backward runs. If the
+    Function stores numbers on its class or in global variables, ``backward`` then reads the numbers
+    from the second run.
     """
 
     def again(run: Run) -> None:
@@ -214,7 +216,7 @@ def sample_cotangents(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[
 def direct_call(
     session: Session, grad_outputs: Sequence[Tensor], move: Move = stay, run: Run | None = None
 ) -> DirectBackward:
-    """Call ``backward`` directly on the graph's own node, before the engine corrects the result."""
+    """Call ``backward`` directly on the graph node, before autograd corrects the result."""
     run = run or session.run(move)
     node = own_node(run)
     gs = list(handed_over(run.returned, grad_outputs))
@@ -258,20 +260,20 @@ def _have_nan(grads: Sequence[Any]) -> bool:
 
 
 def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
-    """Call ``backward`` again, and return the line that produces the first nan."""
+    """Re-run ``backward``, and return the line that produces the first nan."""
     backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 
 
 def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
-    """Call ``backward`` again, and return the line that changes a cotangent or a saved tensor."""
+    """Re-run ``backward``, and return the line that changes a cotangent or a saved tensor."""
     return line_that_changes(*_call_again(session, grad_outputs))
 
 
 def _call_again(
     session: Session, grad_outputs: Sequence[Tensor]
 ) -> tuple[Callable[[], object], list[Tensor]]:
-    """Return a call to ``backward`` on a new graph, with its cotangents and saved tensors."""
+    """Return a call to ``backward`` on a new graph, and its cotangents and saved tensors."""
     run = session.run()
     gs = list(handed_over(run.returned, grad_outputs))
     saved = [t for t in own_node(run).saved_tensors if isinstance(t, Tensor)]
@@ -284,8 +286,10 @@ def _call_again(
 
 
 def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
-    """Say whether a second call to ``backward`` returns exactly the same result, or correctly
-    raises.
+    """Call ``backward`` a second time, and describe the result.
+
+    Return ``"returns the same"`` if the result is identical, ``"raises"`` if autograd detects a
+    modified tensor, and ``""`` otherwise.
     """
     with torch.no_grad():
         again = attempt(lambda: as_tuple(node.apply(*copies(gs))))
@@ -311,14 +315,14 @@ def runs_directly(
 
 
 def call_backward(run: Run, grad_outputs: Sequence[Tensor | None]) -> Any:
-    """Pass cotangents to the graph's own node, and return the result of ``backward``."""
+    """Pass cotangents to the Function's graph node, and return the result of ``backward``."""
     gs = tuple(handed_over(run.returned, grad_outputs))
     with torch.no_grad():
         return own_node(run).apply(*gs)
 
 
 def own_node(run: Run) -> Any:
-    """Return the node of the graph whose ``apply`` is the subject's backward."""
+    """Return the graph node whose ``apply`` runs the ``backward`` that is being examined."""
     return next(out.grad_fn for out in run.tensors if out.grad_fn is not None)
 
 
@@ -326,9 +330,9 @@ def handed_over(
     returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
     """Yield the arguments that autograd passes to ``backward``: a cotangent for each floating-point
-    output, zeros for an integer output, and ``None`` for any other value.
+    output, zeros for each integer output, and ``None`` for each value that is not a tensor.
 
-    A cotangent has the dtype and the device of its output, regardless of the dtypes of the inputs.
+    A cotangent has the dtype and device of its output, regardless of the inputs' dtypes.
     """
     given = iter(grad_outputs)
     for output in returned:

@@ -1,4 +1,4 @@
-"""Saved tensors: exchange their values, and describe them."""
+"""Replace the values of saved tensors, and describe saved tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGE = 1e6  # above the usual thresholds, which the example may never reach
 
 
 class SavedTensorSwapper:
-    """Numbers the tensors saved inside ``hooks``, and records which of them are unpacked."""
+    """Number the tensors that are saved inside ``hooks``, and record which of them are unpacked."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -35,11 +35,11 @@ class SavedTensorSwapper:
         self._instead: dict[int, Tensor] = {}
 
     def hooks(self) -> Any:
-        """Return a context manager that redirects everything saved for backward to this object."""
+        """Return a context manager that passes all tensors saved for backward to this object."""
         return saved_tensors_hooks(self._pack, self._unpack)
 
     def numbers_of(self, node: Any) -> list[int]:
-        """Return the numbers of a node's saved tensors, in the node's order."""
+        """Return the numbers of a node's saved tensors, in the order in which they were saved."""
         before = len(self.unpacked)
         _ = node.saved_tensors
         numbers = self.unpacked[before:]
@@ -47,7 +47,7 @@ class SavedTensorSwapper:
         return numbers
 
     def exchange(self, numbers: Iterable[int], exchange: Exchange) -> None:
-        """From now on, return different values for some of the tensors."""
+        """From now on, replace the values of some tensors when they are unpacked."""
         self._instead |= {number: exchange(self.saved[number].detach()) for number in numbers}
 
     def _pack(self, tensor: Tensor) -> int:
@@ -61,7 +61,9 @@ class SavedTensorSwapper:
 
 @dataclass(frozen=True)
 class Setting:
-    """A call: its inputs, which of them require grad, and whether to differentiate twice."""
+    """The settings of a call: its inputs, which ones require grad, and the order of the
+    derivatives.
+    """
 
     inputs: Sequence[Any]
     wanted: Sequence[int]
@@ -70,7 +72,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Call:
-    """A forward pass. ``numbers`` identifies the node's saved tensors in the swapper."""
+    """The result of a forward pass.
+
+    ``numbers`` identifies the node's saved tensors in the swapper.
+    """
 
     run: Run
     node: Any
@@ -83,7 +88,7 @@ class Call:
         return [self.swapper.saved[number] for number in self.numbers]
 
     def exchange(self, places: Iterable[int], exchange: Exchange) -> None:
-        """Exchange the saved tensors at some positions."""
+        """Replace the values of the saved tensors at some positions."""
         self.swapper.exchange([self.numbers[place] for place in places], exchange)
 
     @property
@@ -93,7 +98,7 @@ class Call:
 
 
 def called(session: Session, setting: Setting) -> Call:
-    """Run forward, and store its saved tensors in a swapper."""
+    """Run forward, and let a swapper store the saved tensors."""
     swapper = SavedTensorSwapper()
     with swapper.hooks():
         run = session.run(inputs=setting.inputs, wanted=setting.wanted)
@@ -102,13 +107,14 @@ def called(session: Session, setting: Setting) -> Call:
 
 
 def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients."""
+    """Return the first-order gradients."""
     return gradients(run, copies(grad_outputs))
 
 
 def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients, and the derivatives of their sum with respect to the inputs and
-    ``grad_output``.
+    """Return the gradients.
+
+    Also return the derivatives of their sum with respect to the inputs and ``grad_output``.
     """
     followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
     once = gradients(run, followed, create_graph=True)
@@ -121,11 +127,11 @@ def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivative
 
 
 def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
-    """Return ways to replace a tensor's values, starting with the most careful one.
+    """Return functions that replace a tensor's values, starting with the safest one.
 
-    The first way only reorders values, so an index that is stored as floats stays in its range.
-    Integers are never replaced, because compiled code does not check them and would access memory
-    out of bounds.
+    The first function only reorders values, so indices that are stored as floats stay in range.
+    Integers are never replaced, because compiled code does not check indices and could access
+    memory out of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)
@@ -150,10 +156,11 @@ Group = tuple[int, ...]  # positions of saved tensors that share memory
 
 
 def groups_in(call: Call) -> list[Group]:
-    """Return the saved tensors, grouped by the memory that they keep alive.
+    """Group the saved tensors by the memory that they keep alive.
 
-    The result omits tensors that backward may use without unpacking them, or may unpack for another
-    purpose: tensors with their own graph, and memory that an attribute of ctx also keeps.
+    Two kinds of saved tensors are omitted, because unpacking does not show whether ``backward``
+    uses them: tensors with their own graph, and tensors whose memory an attribute of ``ctx`` also
+    keeps alive.
     """
     by_memory: dict[torch.UntypedStorage, list[int]] = {}
     for place, tensor in enumerate(call.saved):
@@ -182,7 +189,7 @@ def _lies_in(array: np.ndarray[Any, Any], storage: torch.UntypedStorage) -> bool
 
 
 def name_of(evidence: Evidence, call: Call, tensor: Tensor) -> str:
-    """Describe a saved tensor: an input, an output, or an intermediate result."""
+    """Describe a saved tensor as an input, an output, or an intermediate result."""
     for position, arg in enumerate(call.run.args):
         if isinstance(arg, Tensor) and memory([arg]) == memory([tensor]):
             return f"`{evidence.name(position)}`"

@@ -1,4 +1,4 @@
-"""A session runs one Function on one set of inputs, always with the same random numbers."""
+"""Run one Function repeatedly on one set of inputs, always with the same random numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NONE: Mapping[int, TensorState] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Subject:
-    """The callable, its name, its argument names, and its class if it is a Function."""
+    """The callable to examine, its name, its argument names, and its class if it is a Function."""
 
     name: str
     call: Callable[..., Any]
@@ -45,13 +45,13 @@ class Subject:
     in_float64: bool = True  # whether its reachable state is in float64 when the arguments are
 
     def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
-        """Reset the subject's reachable state to its value at the start of a call."""
+        """Reset the state that the subject can reach to its value at the start of a call."""
         self.around.begin(args, passed, in_precision_of_args=self.in_float64)
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
-        """The methods among ``forward``, ``backward`` and ``setup_context`` that lack
-        ``@staticmethod``.
+        """The methods without ``@staticmethod`` among ``forward``, ``backward``,
+        ``setup_context``.
         """
         if self.function is None:
             return ()
@@ -63,7 +63,7 @@ class Subject:
 
     @property
     def backward_source(self) -> str:
-        """The source of ``backward``, or ``""`` if it is unknown."""
+        """The source code of ``backward``, or ``""`` if it is unknown."""
         if self.function is None:
             return ""
         known = own_source(self.function.backward)
@@ -71,9 +71,7 @@ class Subject:
 
     @property
     def numbers_left(self) -> Mapping[str, Any]:
-        """The numbers, strings and shapes stored on the class and in globals that ``forward``
-        assigns.
-        """
+        """The numbers, strings and shapes on the class or in globals that ``forward`` assigns."""
         if self.function is None:
             return {}
         held = dict(vars(self.function))
@@ -94,14 +92,14 @@ class Subject:
 
     @cached_property
     def stated_design(self) -> str:
-        """The deliberate design of the gradient that the source mentions, or ``""``."""
+        """The deliberate gradient design that the source mentions, or ``""`` if there is none."""
         return stated_design(self.function) if self.function else ""
 
 
 def subject_of(fn: Any, count: int) -> Subject:
     """Return the subject for ``fn`` with ``count`` arguments.
 
-    Raises :class:`CannotDiagnoseError` if it is neither a Function nor a callable.
+    Raises :class:`CannotDiagnoseError` if ``fn`` is neither a Function nor a callable.
     """
     if isinstance(fn, type) and issubclass(fn, Function):
         if fn.forward is Function.forward:
@@ -134,9 +132,9 @@ def _schema_of(fn: Any) -> Any:
 
 
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
-    """Return the names of a callable's positional parameters, as far as its signature is known.
+    """Return the names of a callable's positional parameters, if its signature is known.
 
-    With ``count`` arguments, ``*weights`` becomes weights[0], weights[1] …
+    A parameter such as ``*weights`` becomes weights[0], weights[1] …, up to ``count`` arguments.
     """
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
@@ -149,7 +147,7 @@ def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
 
 
 def _numbered(names: list[str], count: int) -> tuple[str, ...]:
-    """Return ``count`` argument names, with numbers if the signature is unknown."""
+    """Return ``count`` argument names. If the signature is unknown, the names are numbered."""
     return tuple(names[i] if i < len(names) else f"input{i}" for i in range(count))
 
 
@@ -164,11 +162,11 @@ def _describe(thing: Any) -> str:
 
 
 def with_right_arity(subject: Subject) -> Subject:
-    """Return the subject with a ``backward`` that returns one value for each argument.
+    """Return the subject with a wrapped ``backward`` that returns one value for each argument.
 
-    Missing values become None, and surplus values are removed, so that other mistakes can be
-    examined too. Arguments left at their defaults also count. PyTorch requires a value for them if
-    the Function has a setup_context, and otherwise ignores a surplus None.
+    Missing values become None, and surplus values are removed, so that the remaining checks can
+    run. Arguments that are left at their defaults also count. PyTorch requires a value for such an
+    argument if the Function has a ``setup_context``. Otherwise, PyTorch ignores the surplus None.
     """
     function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
@@ -202,10 +200,10 @@ class CtxLog:
 
 
 class Watched:
-    """A subclass of the Function. Its ctx keeps a :class:`CtxLog` of each forward pass.
+    """A subclass of the Function that keeps a :class:`CtxLog` of each forward pass.
 
-    The subclass inherits the user's forward, backward and class attributes. Only its own backward
-    node type gets the recording methods, so the user's class does not change.
+    The subclass inherits the user's forward, backward and class attributes. The recording methods
+    are added only to the subclass's backward node type, so the user's class does not change.
     """
 
     def __init__(self, function: type[Function]) -> None:
@@ -216,7 +214,7 @@ class Watched:
         self._watch(self.function._backward_cls)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Apply the Function and start a new log."""
+        """Start a new log, then apply the Function."""
         self.log = CtxLog()
         with self._forward_pass():
             return self.function.apply(*inputs)
@@ -230,7 +228,7 @@ class Watched:
             self._in_forward = False
 
     def _watch(self, node_type: Any) -> None:
-        """Give the node type methods that record their arguments and then behave as before."""
+        """Wrap the node type's methods, so that they also record their arguments."""
         inherited = {
             name: getattr(node_type, name)
             for name in ("mark_dirty", "mark_non_differentiable", "save_for_backward")
@@ -264,13 +262,13 @@ Arrange = Callable[[list[Any]], list[Any]]
 
 
 def stay(tensor: Tensor) -> Tensor:
-    """Keep a tensor in its dtype and on its device."""
+    """Return a tensor unchanged, in its dtype and on its device."""
     return tensor
 
 
 @dataclass(frozen=True)
 class Run:
-    """A call: the leaves for the gradients, the arguments, and the result."""
+    """The record of one call: the leaves that receive gradients, the arguments, and the result."""
 
     leaves: list[Tensor]
     args: list[Any]
@@ -288,9 +286,11 @@ class Run:
 
 
 class Session:
-    """Runs a subject. Every run gets new copies of the inputs and the same random numbers.
+    """Run a subject repeatedly.
 
-    At the start of each run, all other reachable state is as the caller left it.
+    Every run gets new copies of the inputs and the same random numbers.
+
+    At the start of each run, all other state that the subject can reach is as the caller left it.
     """
 
     def __init__(
@@ -315,11 +315,13 @@ class Session:
         arrange: Arrange | None = None,
         watched: bool = True,
     ) -> Run:
-        """Call the subject on moved copies of the given inputs, or of the session's own inputs.
+        """Call the subject on copies of the given inputs, or of the session's own inputs.
 
-        ``arrange`` may change the layout of the arguments, using operations that autograd records.
-        Other reachable tensors are passed unchanged, because a checkpoint recognizes them by
-        identity.
+        ``move`` can convert the copies to another dtype or device.
+
+        ``arrange`` can change the memory layout of the arguments, using operations that autograd
+        records. Arguments that the subject can also reach in another way are passed unchanged,
+        because a checkpoint recognizes them by identity.
         """
         inputs = self.inputs if inputs is None else inputs
         wanted = self.wanted if wanted is None else wanted
@@ -352,10 +354,10 @@ class Session:
         return (returned,) if whole else as_tuple(returned)
 
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments.
+        """Return the arguments of a call, with dtype arguments adapted to the tensors.
 
-        If an argument is the original dtype of one of the tensors, it becomes the tensor's current
-        dtype.
+        If an argument is itself a dtype, namely the original dtype of one of the tensors, it is
+        replaced by that tensor's current dtype.
         """
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
@@ -364,11 +366,11 @@ class Session:
         return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
-        """Return a session with different values and different random draws.
+        """Return a session with different input values and different random numbers.
 
         Both sessions share all other reachable state.
 
-        Values are halved and in reverse order, because scaling alone would not change a mask or the
+        The values are halved and reversed, because scaling alone would not change a mask or the
         position of a maximum.
         """
         inputs = [
@@ -380,7 +382,7 @@ class Session:
         return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
 
     def with_other_integers(self) -> Session:
-        """Return a session whose integer and bool tensors are in reverse order."""
+        """Return a session in which the integer and bool tensors are reversed."""
         return self.with_inputs(
             {
                 position: value.flip(tuple(range(value.dim())))
@@ -390,8 +392,9 @@ class Session:
         )
 
     def others_in_form(self) -> Iterator[Session]:
-        """Yield sessions on different values, each with a different number or with one more row in
-        an input.
+        """Yield sessions with different values.
+
+        Each session changes a number or adds one row to an input.
         """
         other = self.other()
         for position, value in enumerate(other.inputs):
@@ -409,12 +412,13 @@ class Session:
             yield other.with_inputs({position: value})
 
     def on_cpu(self) -> Session:
-        """Return a session on CPU copies of the inputs, or this one if the CPU makes no
-        difference.
+        """Return a session on CPU copies of the inputs.
+
+        If CPU copies would make no difference, return this session.
 
         Different shapes and extreme values can make an index invalid. On the CPU, an invalid index
-        raises an error. On a GPU, it makes every later GPU call in this process fail. If the
-        subject needs a GPU, it raises an error on the CPU, and such a call is not examined.
+        raises an error. On a GPU, an invalid index makes every later GPU call in this process fail.
+        A subject that needs a GPU raises an error on the CPU, and that call is not examined.
         """
         if all(on_cpu(value) is value for value in self.inputs):
             return self
@@ -427,7 +431,7 @@ class Session:
         return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
 
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
-        """Return the given inputs, or the session's own, in the dtypes of the caller's inputs.
+        """Return the given inputs, or the session's inputs, in the dtypes of the caller's inputs.
 
         Return ``None`` if they already have these dtypes, or if their original dtypes are unknown.
         """
@@ -440,11 +444,11 @@ class Session:
         return [value if dtype is None else value.to(dtype) for value, dtype in pairs]
 
     def redraw(self) -> None:
-        """Make the subject's generators repeat the numbers that they drew since the call began."""
+        """Reset the subject's generators to their states at the start of the call."""
         reseed(self.seed)
         self.subject.around.redraw()
 
     @property
     def log(self) -> CtxLog:
-        """The data that the last recorded run stored on its ctx. Empty for a callable."""
+        """What the last recorded run stored on its ``ctx``. Empty for a plain callable."""
         return self._watched.log if self._watched else CtxLog()

@@ -1,7 +1,8 @@
 """A soft time limit: an exception interrupts Python code that runs too long.
 
-The limit applies to the computing time of the process. On a busy machine, wall-clock time would
-blame code that hardly ran. Wall-clock time limits only code that waits.
+The limit applies to the CPU time of the process, because on a busy machine, code that has hardly
+run could exceed a limit on wall-clock time. A second, larger limit on wall-clock time interrupts
+code that only waits.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ _NEARLY = 0.8  # share of the limit that counts as the whole, because other prog
 class TimeUp(BaseException):
     """The time limit was reached.
 
-    This is not an ``Exception``, so ``except Exception`` does not catch it.
+    This class does not inherit from ``Exception``, so ``except Exception`` does not catch it.
     """
 
 
 @contextmanager
 def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
-    """Raise :class:`TimeUp` in a block after a certain computing time.
+    """Raise :class:`TimeUp` inside the block when the block has used too much CPU time.
 
     In the main thread, a timer signal interrupts the block. In other threads and on Windows, a
     watchdog thread interrupts it. In both cases, only Python code is interrupted, so a long call
-    into compiled code ends first. An existing signal handler and timer are restored. Inside another
-    limit, this one has no effect, because the outer one applies.
+    into compiled code finishes first. Afterwards, the previous signal handler and timer are
+    restored. A limit inside another limit has no effect: the outer limit applies.
 
     Args:
-        seconds: The limit; 0 means no limit.
-        patience: The limit on the wall-clock time, as a multiple of ``seconds``.
+        seconds: The limit on CPU time; 0 means no limit.
+        patience: The limit on wall-clock time, as a multiple of ``seconds``.
 
     Yields:
-        Whether this limit is the one in force.
+        Whether this limit applies, rather than an outer limit.
     """
     if not seconds or getattr(_running, "limited", False):
         yield False
@@ -80,7 +81,7 @@ def _by_signal(seconds: float, patience: float) -> Iterator[None]:
 
 @contextmanager
 def many_limits() -> Iterator[None]:
-    """Make the limits in the block cheap by setting the signal handler only once."""
+    """Make the time limits inside the block cheaper by setting the signal handler only once."""
     if _has_signal():
         with _listening():
             yield
@@ -90,9 +91,7 @@ def many_limits() -> Iterator[None]:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """Exclude a block from the limit around it, because an interrupted import leaves a broken
-    module.
-    """
+    """Suspend the time limit during an import. An interrupted import leaves a broken module."""
     if getattr(_running, "limited", False):
         with _running.stopwatch.stopped():
             yield
@@ -130,7 +129,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether Python would only print an exception raised now, as in a finalizer."""
+    """Whether Python would print an exception raised now instead of propagating it (in a
+    finalizer).
+    """
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename == weakref.__file__:
@@ -140,7 +141,7 @@ def _swallows(frame: FrameType | None) -> bool:
 
 
 class _Stopwatch:
-    """Computing time and wall-clock time in seconds, since this object was created."""
+    """CPU time and wall-clock time in seconds since this object was created."""
 
     def __init__(self, limit: float, patience: float) -> None:
         self.limit, self._patience = limit, patience
@@ -149,7 +150,7 @@ class _Stopwatch:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Do not count the time in the block, and do not interrupt it."""
+        """Exclude the block from the measured time, and do not interrupt the block."""
         self._stopped = True
         waiting, computing = time.monotonic(), time.process_time()
         try:
@@ -201,11 +202,11 @@ def _raise_in(thread: int) -> None:
 
 
 def _let_come(thread: int) -> None:
-    """Cancel an exception that was already sent to this thread and would appear after the block.
+    """Cancel an exception that was already sent to this thread and would be raised after the block.
 
-    To cancel it, we send another exception, which arrives at once, and catch it. If we sent NULL
-    instead, a flag would stay set in CPython 3.11, and traced code (for example under coverage)
-    would hang.
+    To cancel the exception, we send a second one, which is raised immediately, and catch it.
+    Sending NULL instead would leave a flag set in CPython 3.11, and traced code (for example under
+    coverage) would hang.
     """
     with suppress(TimeUp):
         _raise_in(thread)

@@ -1,1 +1,1 @@
-"""Numbers: finite differences, comparisons, projections. This code never runs the user's code."""
+"""Finite differences, comparisons and projections. This code never runs the user's code."""

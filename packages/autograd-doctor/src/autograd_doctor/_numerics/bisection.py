@@ -1,8 +1,8 @@
-"""Find where a gradient is wrong if it has too many elements to differentiate one by one.
+"""Find the wrong elements of a gradient that is too large for finite differences at every element.
 
-⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. If the sums differ, they also
-differ for at least one half of these elements. Repeated halving finds one element among a million
-in twenty steps.
+Both ⟨g, J v⟩ and ⟨B(g), v⟩ are sums over the elements of the direction ``v``. If the two sums
+differ, they also differ on at least one half of the elements. Repeated halving finds one element
+among a million in twenty steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from autograd_doctor._numerics.finite_differences import (
 from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
-RELATIVE = 1e-6  # relative to the sum: right values agree much better
+RELATIVE = 1e-6  # relative to the sum: correct values agree much better
 NARROWER = 5  # halvings of a bound's interval, to about a thirtieth; fewer for many outputs
 CLEAR = 10.0  # times the estimated error of the finite differences
 
@@ -41,10 +41,9 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Return the evidence with more Jacobian columns, at elements whose gradient may be wrong.
+    """Add Jacobian columns to the evidence, for elements whose gradient might be wrong.
 
-    The search does not run if all columns are known, or if the known columns already show a
-    mistake.
+    If all columns are known, or if the known columns already show a mistake, nothing is added.
     """
     counts = [as_real(inputs[position]).numel() for position in wanted]
     known = [len(columns.index) for columns in evidence.values.jacobian]
@@ -64,7 +63,7 @@ def bisect_columns(
 
 
 def _shown(evidence: Evidence) -> bool:
-    """Whether a gradient differs from the expected one at an examined element."""
+    """Whether a gradient differs from the expected gradient at an element whose column is known."""
     vjp = evidence.values.vjps[RANDOM]
     if vjp.failure:
         return True
@@ -81,7 +80,7 @@ def _shown(evidence: Evidence) -> bool:
 
 
 def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
-    """Return the columns of both, without duplicates, ordered by position."""
+    """Merge two sets of Jacobian columns, ordered by position and without duplicates."""
     new = ~torch.isin(more.index, columns.index)
     index, order = torch.cat([columns.index, more.index[new]]).sort()
     return JacobianColumns(
@@ -95,10 +94,11 @@ def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
 def _suspects(
     values: Values, inputs: Sequence[Any], wanted: Sequence[int], evidence: Evidence
 ) -> tuple[Tensor, ...]:
-    """For each wanted input, return flat positions at which the gradient seems to be wrong.
+    """For each wanted input, return the flat positions at which the gradient seems to be wrong.
 
-    For each direction, the search finds at most one wrong element, and a few elements whose values
-    lie between this one and correct ones. The Jacobian's columns then show which of them are wrong.
+    For each direction, the search finds at most one wrong element. It adds a few elements whose
+    values lie between the values of this element and of correct elements. The Jacobian's columns
+    then show which of these elements are wrong.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
@@ -114,7 +114,7 @@ def _suspects(
 
 
 def _halved(compared: _Compared, part: Part) -> int:
-    """Return the element that repeated halving finds by following the larger difference."""
+    """Return the element that repeated halving finds by following the half that differs more."""
     (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
@@ -129,7 +129,9 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements whose values lie between a wrong element and the nearest correct ones."""
+    """Yield elements whose values lie between a wrong element's value and the nearest correct
+    values.
+    """
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -150,7 +152,10 @@ def _between(
 
 
 class _Compared:
-    """The gradient and the slope along one direction. Any part of the direction can move alone."""
+    """The gradient and the slope along one direction.
+
+    Any subset of its elements can move separately.
+    """
 
     def __init__(
         self,
@@ -173,15 +178,14 @@ class _Compared:
         self.outputs = self._center.numel()
 
     def off(self, part: Part) -> float:
-        """Return the gradient minus the slope, which comes from finite differences with one step
-        size.
+        """Return the gradient minus the slope.
+
+        The slope is a finite difference with a single step size.
         """
         return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
-        """Whether the gradient and the slope differ by more than the error of the finite
-        differences, which two step sizes reveal.
-        """
+        """Whether the gradient and the slope differ by more than the finite differences' error."""
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
@@ -195,7 +199,7 @@ class _Compared:
         return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
 
     def _moved(self, part: Part, h: float) -> float:
-        """Return the change of the weighted outputs.
+        """Return the change in the weighted sum of the outputs.
 
         Outputs that do not change add no rounding error.
         """

@@ -1,4 +1,4 @@
-"""Decide whether numbers are close enough, given an expected value's tolerance and rounding."""
+"""Decide whether numbers agree within the tolerance of the expected value and rounding errors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CANCELLATION = 1e-12
 
 
 def within(actual: Tensor, expected: Expected) -> Tensor:
-    """Return a mask of the elements that agree within the tolerance of the expected gradient."""
+    """Return a mask of the elements that equal the expected gradient within its tolerance."""
     return (actual - expected.value).abs() <= expected.tolerance
 
 
 def resolution(grad: Tensor) -> float:
-    """Return the relative precision with which a float64 gradient was actually computed.
+    """Return the relative precision with which ``backward`` actually computed a float64 gradient.
 
-    A backward that uses a shorter dtype internally returns numbers that this dtype can represent
-    exactly. Another rule reports this, so the rounding errors of the shorter dtype must not look
-    like a wrong value.
+    If ``backward`` uses a lower-precision dtype internally, that dtype can represent the gradient
+    exactly. A separate rule reports this case, so the rounding errors of the lower precision must
+    not count as wrong values.
     """
     # float32 contains all numbers of the shorter dtypes
     if grad.is_complex() or not _holds(torch.float32, grad):
@@ -51,7 +51,7 @@ def size(grad: Tensor) -> float:
 
 
 def identical(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients are exactly equal, or both missing. NaN is not equal to NaN."""
+    """Whether two gradients are exactly equal, or both are missing. NaN is not equal to NaN."""
     if one is None or other is None:
         return one is other
     comparable = one.dtype == other.dtype != torch.complex32
@@ -59,7 +59,7 @@ def identical(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding, relative to the larger one."""
+    """Whether two gradients agree up to rounding, relative to the larger of the two."""
     if one is None or other is None or identical(one, other):
         return (one is None) == (other is None)
     slack = max(SLACK, resolution(one)) * max(size(one), size(other))
@@ -67,8 +67,9 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
-    """Return the largest gradient that rounding explains where 0 is expected, as for a softmax's
-    sum.
+    """Return the largest value that rounding can produce where the expected gradient is 0.
+
+    One example is the gradient of the sum of a softmax.
     """
     sent = evidence.values.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))

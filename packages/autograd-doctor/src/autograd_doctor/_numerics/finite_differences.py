@@ -1,11 +1,12 @@
-"""The expected derivative, by central differences in float64.
+"""Compute the expected derivative by central differences in float64.
 
 Richardson's extrapolation combines two step sizes into a fourth-order value and an estimate of its
 error. The same four points distinguish a kink or a jump from a smooth function: at a smooth point,
 the second difference shrinks with the step, but at a kink it does not.
 
-Derivatives along a few random directions take a handful of evaluations and detect a wrong gradient
-anywhere. The whole Jacobian, column by column, shows where it is wrong.
+Derivatives along a few random directions take only a few evaluations, and they detect a wrong
+gradient at any element. The full Jacobian, computed column by column, shows which elements are
+wrong.
 """
 
 from __future__ import annotations
@@ -42,10 +43,12 @@ def slopes(
     keep: Keep | None = None,
     step: float = STEP,
 ) -> DirectionalDerivatives:
-    """Differentiate along random directions. Each direction moves every wanted element.
+    """Compute derivatives along random directions.
 
-    ``keep`` may change a direction so that an input keeps its structure. ``step`` is relative to
-    the magnitude of an element.
+    Each direction moves every element of the wanted inputs.
+
+    ``keep`` can change a direction, so that an input keeps its structure. ``step`` is relative to
+    the magnitude of each element.
     """
     center = values(copied(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
@@ -74,9 +77,10 @@ def jacobian(
     places: Sequence[Tensor] | torch.Generator,
     most: int = MOST_COLUMNS,
 ) -> tuple[JacobianColumns, ...]:
-    """Return the Jacobian's columns for each wanted input, at flat positions.
+    """For each wanted input, return the Jacobian's columns at the flat positions in ``places``.
 
-    With a generator, these are all positions, or a sample of at most ``most`` positions.
+    If ``places`` is a random generator, use all positions, or a random sample if there are more
+    than ``most``.
     """
     center = values(copied(inputs))
     noise = _noise(values, inputs, wanted, center)
@@ -89,14 +93,12 @@ def jacobian(
 
 
 def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
-    """Return how many rows or columns to compute (at least one), given the number of entries in
-    each.
-    """
+    """Return how many rows or columns to compute (at least one), given the entries in each one."""
     return max(1, min(most, in_all // max(1, entries)))
 
 
 def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Tensor:
-    """Return the flat positions of an input to examine: all, unless there are too many.
+    """Return the flat positions of an input to examine: all, or a sample if there are too many.
 
     An element of a symmetric matrix is examined only together with its mirror image.
     """
@@ -113,12 +115,12 @@ def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Ten
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
-    """For each value of forward, return the size of its jumps when the inputs hardly move.
+    """For each output value of forward, return how much it jumps after tiny changes to the inputs.
 
-    The values jump if forward computes in float32, or iterates until it is close enough. Values
-    that float32 can represent are treated separately, because outputs of both kinds may occur
-    together. The result for each kind is the median, because a kink or a step at one element is not
-    noise.
+    The values jump if forward computes in float32, or if it stops iterating at a tolerance. Values
+    that float32 can represent exactly are treated as a separate group, because one output can
+    contain both kinds. The result for each group is the median, because a kink or a step at one
+    element is not noise.
     """
     bends, rises, moved = [], [], [center]
     for k in range(1, PEEKS + 1):
@@ -150,9 +152,11 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """Return tensors as one flat real float64 vector. A complex number counts as two reals.
+    """Concatenate tensors into one flat, real float64 vector.
 
-    The vector is on the GPU if one of the tensors is.
+    A complex number counts as two real numbers.
+
+    The vector is on the GPU if any of the tensors is on the GPU.
     """
     parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
     if not parts:
@@ -162,7 +166,7 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as pairs of reals, and a real one unchanged."""
+    """Return a complex tensor as pairs of real numbers, and a real tensor unchanged."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -200,8 +204,9 @@ def _columns(
 def derivative(
     at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0. Return the derivative, its estimated error, and whether the
-    function is smooth.
+    """Compute the derivative at offset 0.
+
+    Return the derivative, its estimated error, and whether the function is smooth.
     """
     value, error, smooth = derivatives(
         points(at, h)[None], torch.tensor(h, dtype=torch.float64), center, 1.0
@@ -210,18 +215,17 @@ def derivative(
 
 
 def points(at: Callable[[float], Tensor], h: float) -> Tensor:
-    """Return the four values that determine a derivative at offset 0, one per row."""
+    """Return the four function values that determine a derivative at offset 0, one per row."""
     return torch.stack([at(h), at(-h), at(h / 2), at(-h / 2)])
 
 
 def derivatives(
     points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the derivative along each direction, its estimated error, and whether the function is
-    smooth.
+    """For each direction, return the derivative, its estimated error, and whether it is smooth.
 
     ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
-    for all. ``noise`` is the known size of the jumps in each value.
+    for all. ``noise`` holds the size of the jumps in each output value.
     """
     above, below, near_above, near_below = points.unbind(1)
     h = h.to(points.device).reshape(-1, 1)
@@ -255,7 +259,10 @@ def derivatives(
 
 
 def _turned(rows: Tensor) -> Tensor:
-    """Return rows as columns in a new tensor, because the rounding of sums depends on layout."""
+    """Transpose rows into a new tensor.
+
+    The copy is needed because the rounding of sums depends on layout.
+    """
     return rows.T.clone(memory_format=torch.contiguous_format)
 
 
@@ -268,18 +275,18 @@ def _typical(real: Tensor) -> float:
 
 
 def _scale(real: Tensor) -> Tensor:
-    """Return each element's scale: its magnitude, or 1/20 of the typical one if larger."""
+    """Return each element's scale: its magnitude, but at least 1/20 of the typical magnitude."""
     return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
 
 
 def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw factors from ±[½, 1], so that no element is hidden by a small factor."""
+    """Draw random factors from ±[½, 1], so that no factor is too small to reveal an error."""
     draw = 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64) - 1
     return (0.5 * (draw + draw.sign())).to(like.device)
 
 
 def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
-    """Return copies of the inputs. The wanted ones are moved by flat real offsets."""
+    """Return copies of the inputs, in which flat real offsets are added to the wanted inputs."""
     copies = copied(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)
@@ -287,7 +294,7 @@ def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Ten
 
 
 def copied(inputs: Sequence[Any]) -> list[Any]:
-    """Return contiguous copies of the tensors among arguments, because forward may change them."""
+    """Return the arguments with contiguous copies of all tensors. ``forward`` might change them."""
     return [
         value.detach().clone(memory_format=torch.contiguous_format)
         if isinstance(value, Tensor)

@@ -23,7 +23,7 @@ LEFT = 0.25  # relative to the error: an explanation must leave less than this u
 class Mismatch:
     """An input whose gradient is wrong.
 
-    ``known`` marks the elements with a known expected gradient.
+    ``known`` is a mask of the elements whose expected gradient is known.
     """
 
     evidence: Evidence
@@ -34,7 +34,7 @@ class Mismatch:
 
     @property
     def position(self) -> int:
-        """The position of the input in the call."""
+        """The input's position among the arguments of the call."""
         return self.evidence.wanted[self.slot]
 
     @property
@@ -65,13 +65,13 @@ class Mismatch:
 
     @property
     def coarse(self) -> bool:
-        """Whether only a few digits are known, as with finite differences of a float32 forward."""
+        """Whether only a few digits of the expected gradient are known, as in float32."""
         tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
         return float(tolerance.median()) > COARSE * self._largest
 
     @property
     def relative(self) -> float:
-        """The largest error of the gradient, relative to its largest element."""
+        """The largest error in the gradient, relative to the gradient's largest element."""
         off = size((self.actual - self.truth)[self.known])
         return off / self._largest if self._largest else 0.0
 
@@ -80,7 +80,7 @@ class Mismatch:
         return max(size(self.truth[self.known]), size(self.actual[self.known]))
 
     def fits(self, candidate: Tensor | None) -> bool:
-        """Whether the actual gradient agrees with a hypothesis."""
+        """Whether the actual gradient agrees with a candidate: the result of a typical mistake."""
         if candidate is None or candidate.shape != self.actual.shape:
             return False
         known = self.known & ~torch.isnan(candidate)
@@ -90,7 +90,7 @@ class Mismatch:
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
         """Whether a candidate explains nearly all of the error.
 
-        Otherwise, too many candidates would fit if the tolerance is wide.
+        This condition is needed because too many candidates fit within a wide tolerance.
         """
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
@@ -115,11 +115,12 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
 
 
 def _along_structure(found: Mismatch) -> Mismatch | None:
-    """Restrict an error to changes that keep the example's structure.
+    """Restrict an error to those changes of the input that keep the example's structure.
 
-    ``None`` if no error remains.
+    Return ``None`` if no error remains.
 
-    Other changes cannot occur for such inputs, so the gradient along them does not matter.
+    Inputs with this structure never change in other ways, so the gradient along other changes does
+    not matter.
     """
     structure = structure_of(found.input)
     if structure is None:
@@ -141,7 +142,7 @@ def _along_structure(found: Mismatch) -> Mismatch | None:
 
 
 def _comparable(structure: Structure, known: Tensor) -> Tensor:
-    """Return the elements that the structure leaves free and that depend only on known elements."""
+    """Return a mask of the free elements that depend only on known elements."""
     numbers = torch.arange(1.0, known.numel() + 1, dtype=torch.float64, device=known.device)
     numbers = numbers.view(known.shape)
     free = structure.tangent(numbers) != 0
@@ -152,7 +153,7 @@ ROUNDING = 1e-6  # relative
 
 
 def witness(mismatch: Mismatch) -> dict[str, Any]:
-    """Return the element with the largest error: index, input, expected and actual gradient."""
+    """Describe the element with the largest error: index, input, expected and actual gradient."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
     # the first of several, so that rounding does not decide
@@ -171,9 +172,12 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 
 
 def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """Return the other inputs at the same index, and every grad_output if there are several.
+    """Return the other inputs at the same index.
 
-    If inputs and outputs have the same shape, the reader needs these numbers to check the result.
+    If there are several outputs, also return every grad_output.
+
+    If the inputs and outputs have the same shape, readers can use these numbers to check the
+    gradient.
     """
     evidence, shape = mismatch.evidence, mismatch.input.shape
     gs = evidence.values.vjps[RANDOM].grad_outputs

@@ -1,8 +1,8 @@
-"""Does the gradient agree with the slope of forward along random directions?
+"""Check whether the gradient agrees with the slope of forward along random directions.
 
-For each direction and cotangent, ⟨g, J v⟩ from finite differences of forward is compared with
-⟨B(g), v⟩ from backward. These numbers detect a wrong element anywhere. If they agree, no Jacobian
-is needed.
+For each direction and cotangent, two numbers are compared: ⟨g, J v⟩, from finite differences of
+forward, and ⟨B(g), v⟩, from backward. A wrong element anywhere makes the two numbers differ. If
+they agree, no Jacobian is needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHARP = 1e-5  # a direction with a larger error proves nothing
 
 
 def projections_agree(evidence: Evidence) -> bool:
-    """Whether the projections show that every compared gradient is right."""
+    """Whether the projections show that every compared gradient is correct."""
     slopes = evidence.values.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
@@ -41,11 +41,11 @@ def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -
 
 
 def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
-    """Return the relative error of the compared gradients along the directions.
+    """Return the relative error of the compared gradients along the random directions.
 
-    The result is infinite if the error is unknown. It is relative to the largest gradient over all
-    cotangents, scaled to the same length, because a single gradient may be zero. An example is the
-    gradient for a constant cotangent of a softmax.
+    The error is infinite if it is unknown. Otherwise, it is relative to the largest gradient over
+    all cotangents, which are scaled to the same length. A single gradient could be zero, such as
+    the gradient of a softmax for a constant cotangent.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):
@@ -66,7 +66,8 @@ def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
 def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:
     """Return the cotangents of all outputs as one vector.
 
-    An output that is unused or does not require grad gets zeros, because it receives no cotangent.
+    Outputs that are unused or do not require grad receive no cotangent, so their part of the vector
+    is zero.
     """
     forward = evidence.forward
     asked = zip(forward.outputs, forward.requires_grad, strict=True)
@@ -80,7 +81,7 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
 
 
 def along_directions(slopes: DirectionalDerivatives, vjp: VjpResult) -> tuple[Tensor, Tensor]:
-    """Return ⟨B(g), v⟩ for each direction, and the magnitude of its terms."""
+    """For each direction, return ⟨B(g), v⟩ and the magnitude of its terms."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)
     for grad, vectors in _arrived(vjp, slopes):

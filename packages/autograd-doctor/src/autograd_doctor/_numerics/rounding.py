@@ -1,4 +1,4 @@
-"""Decide which errors float32 rounding explains."""
+"""Decide which errors can be explained by float32 rounding."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
 EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
-# relative to the magnitude: no digit is right, so this is a different result, not an inaccurate one
+# relative to the magnitude: no digit is correct, so the result is different, not just inaccurate
 USELESS = 0.3
 
 Values = tuple[Tensor | None, ...]  # a call's outputs, followed by its gradients
 
 
 def each(operation: Callable[..., Tensor], *values: Values) -> Values:
-    """Apply an operation to tensors at the same position. Return ``None`` if one is missing."""
+    """Apply an operation to the tensors at each position.
+
+    The result is ``None`` where a tensor is missing.
+    """
     return tuple(
         None if any(t is None for t in place) else operation(*place)
         for place in zip(*values, strict=True)
@@ -31,7 +34,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 def alike(one: Values, other: Values) -> bool:
-    """Whether two calls returned tensors with the same shapes at the same positions."""
+    """Whether two calls returned tensors of the same shapes at the same positions."""
     shapes = [[v if v is None else v.shape for v in values] for values in (one, other)]
     return shapes[0] == shapes[1]
 
@@ -42,12 +45,12 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 
 def peaks(values: Values) -> list[float]:
-    """Return each tensor's largest magnitude: 0 if it is empty, inf or nan if it holds one."""
+    """Return the largest magnitude in each tensor: 0 if it is empty, inf or nan if present."""
     return [0.0 if v is None or not v.numel() else float(v.abs().max()) for v in values]
 
 
 def finite(values: Values) -> bool:
-    """Whether every element of every tensor is a finite number."""
+    """Whether every element of every tensor is finite."""
     return all(map(math.isfinite, peaks(values)))
 
 
@@ -57,11 +60,11 @@ def representable(values: Values) -> bool:
 
 
 def excess(error: Tensor | None, value: Tensor | None, noise: Tensor | None) -> float:
-    """Return the ratio of an error to the noise, as the median over a tensor's elements.
+    """Return the ratio of an error to the noise. The ratio is the median over a tensor's elements.
 
-    The result is a median, because a single element may be on the other side of a step or a branch.
-    Exact zeros are ignored. If not a single digit is right, the precision cannot be measured, and
-    the result is 0.
+    The median is used because a single element can fall on the other side of a step or a branch.
+    Exact zeros are ignored. If not even one digit is correct, the precision cannot be measured, and
+    the ratio is 0.
     """
     if error is None or value is None or noise is None:
         return 0.0

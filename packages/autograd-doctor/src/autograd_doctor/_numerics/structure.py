@@ -1,10 +1,10 @@
-"""The structure of the values in an example. Other inputs are drawn with the same structure.
+"""Detect the structure of an example's values, and draw other inputs with the same structure.
 
-A Function may be right only for symmetric or orthogonal matrices, for probabilities, or inside the
-unit ball. The example shows such a restriction. ``another`` draws a value with the same range,
+Some Functions are correct only for symmetric or orthogonal matrices, for probabilities, or inside
+the unit ball. The example reveals this restriction. ``another`` draws a value with the same range,
 signs and structure. ``Structure.tangent`` projects a change onto the changes that keep the
-structure. For such an example, a gradient is right if it agrees with ``forward`` along these
-changes.
+structure. For an example with a structure, a gradient is correct if it agrees with ``forward``
+along these changes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Structure:
     """The set of values that satisfy the same equation as the example.
 
     Attributes:
-        words: The name of a value in the set.
+        words: A name for the values in the set, such as "a symmetric matrix".
         is_matrix: Whether the equation relates the elements of a square matrix.
-        tangent: Projects a change of the example onto the changes that keep the equation.
+        tangent: Projects a change to the example onto the changes that satisfy the equation.
         draw: Returns another value in the set.
     """
 
@@ -55,7 +55,7 @@ def structure_of(value: Tensor) -> Structure | None:
 
 
 def another(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return a random value with the same range, signs and structure as an example."""
+    """Return a random value with the same range, signs and structure as the example."""
     if not value.numel():
         return value.clone()
     if (structure := structure_of(value)) is not None:
@@ -111,7 +111,10 @@ def _matrix(value: Tensor) -> Structure | None:
 
 
 def is_symmetric(value: Tensor) -> bool:
-    """Whether a tensor contains symmetric matrices, except trivial ones such as ones and eye."""
+    """Whether a tensor contains symmetric matrices.
+
+    Trivial matrices, such as ones and eye, do not count.
+    """
     if value.dim() < 2 or not value.shape[-1] == value.shape[-2] > 1:
         return False
     if not bool(value.tril(-1).any()) or bool((value == value.flatten()[0]).all()):
@@ -148,7 +151,7 @@ def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _lower_repeated(value: Tensor, sign: int) -> Tensor:
-    """Return a matrix whose upper triangle mirrors and conjugates its lower triangle."""
+    """Return the lower triangle with its mirrored and conjugated copy as the upper triangle."""
     below = value.tril(-1)
     return below + sign * below.mH + _diagonal(value)
 
@@ -168,9 +171,9 @@ def _skew(change: Tensor) -> Tensor:
 def halved(truth: Tensor, actual: Tensor) -> Tensor:
     """Return the expected gradient of a matrix in the same form as the actual gradient.
 
-    A forward that assumes a symmetric matrix may read only one triangle, like
-    ``torch.linalg.cholesky``. Finite differences then put the whole slope into this triangle. A
-    backward that returns half of the slope in each triangle is also right.
+    A forward for symmetric matrices can read only one triangle, as ``torch.linalg.cholesky`` does.
+    Finite differences then attribute the whole slope to that triangle. A backward that returns half
+    of the slope in each triangle is also correct.
     """
     if truth.is_complex() or truth.dim() < 2 or not truth.shape[-1] == truth.shape[-2] > 1:
         return truth
@@ -247,7 +250,7 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 
 
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a factor.
+    """Multiply each element by a random factor.
 
     Signs are kept, and no element leaves the example's range.
     """
@@ -276,7 +279,10 @@ def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
-    """Return sampled values in the order of the example, if its rows are sorted."""
+    """Return the sampled values.
+
+    If the rows of the example are sorted, sort them in the same order.
+    """
     if not value.dim() or value.shape[-1] < 3:
         return sample
     steps = value.diff(dim=-1)
@@ -286,7 +292,7 @@ def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a factor, up to the largest element. Zeros stay zeros."""
+    """Multiply each element by a random factor, up to the largest element. Zeros stay zeros."""
     noise = _uniform(value, rng)
     size = value.abs()
     room = torch.log(size.max() / size).nan_to_num(0.0, 0.0, 0.0)
@@ -316,7 +322,7 @@ def _one_hot(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _uniform(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw real numbers from -1 to 1."""
+    """Draw real numbers between -1 and 1."""
     return 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64).to(like.device) - 1
 
 

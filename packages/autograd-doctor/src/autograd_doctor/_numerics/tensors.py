@@ -1,4 +1,4 @@
-"""Small helpers that examine tensors and other values."""
+"""Small helper functions that examine tensors and other values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_float(value: Any) -> bool:
 
 
 def is_wrapped(tensor: Tensor) -> bool:
-    """Whether this tensor was created by a ``torch.func`` transform that has ended."""
+    """Whether a tensor was created by a ``torch.func`` transform that has already ended."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
@@ -23,7 +23,7 @@ _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 
 def is_plain(value: Any, deepest: int = 20) -> bool:
-    """Whether a value contains no modules, functions or other objects with tensors."""
+    """Whether a value is plain data, without objects that can hold tensors, such as modules."""
     if isinstance(value, tuple | list):  # a container may contain itself
         inside = deepest and all(is_plain(item, deepest - 1) for item in value)
         return bool(inside) and not any(isinstance(item, Tensor) for item in value)
@@ -31,7 +31,7 @@ def is_plain(value: Any, deepest: int = 20) -> bool:
 
 
 def on_cpu(value: Any) -> Any:
-    """Return a CPU copy of a tensor on another device, and every other value unchanged."""
+    """Copy a tensor on another device to the CPU. Return every other value unchanged."""
     if not isinstance(value, Tensor) or value.device.type in ("cpu", "meta"):
         return value
     return value.detach().cpu().requires_grad_(value.requires_grad)
@@ -66,7 +66,7 @@ def is_number(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float | None:
-    """Return the value of a number, or of a real tensor with one element."""
+    """Return a number, or the element of a real one-element tensor, as a float."""
     if is_float(value) and value.numel() == 1 and not value.is_complex():
         return float(value)
     if type(value) in (int, float) and abs(value) < 2**63:  # a larger int might not fit a float

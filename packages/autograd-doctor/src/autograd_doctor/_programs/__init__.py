@@ -1,4 +1,4 @@
-"""Whole programs: record their calls, then diagnose each Function on these calls.
+"""Diagnose whole programs: record a program's calls, then diagnose each Function on its calls.
 
-``watching`` runs these steps in order, for ``pytest --doctor`` and ``autograd-doctor run``.
+The module ``watching`` runs these two steps for ``pytest --doctor`` and ``autograd-doctor run``.
 """

@@ -1,7 +1,7 @@
-"""The baseline: a file with the known errors of a project that are not fixed yet.
+"""The baseline: a file that lists the known errors in a project that are not fixed yet.
 
 The file is sorted JSON with one entry for each Function and rule. It contains no numbers, so it
-changes only if a finding appears or disappears.
+changes only when a finding appears or disappears.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_baseline(path: Path) -> Known:
 def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:
     """Write the errors of a diagnosis to a baseline, and return the number of its entries.
 
-    Entries of Functions that this run did not examine stay in the file.
+    Entries for Functions that this run did not examine stay in the file.
     """
     found = {(row.function, rule) for row in diagnosis.rows for rule in row.errors}
     examined = {row.function for row in diagnosis.rows if row.ok is not None}

@@ -43,7 +43,7 @@ PART = 1 / 4  # share of the time for one Function
 # These mistakes silently affect a program that differentiates twice.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
 
-# Results that are wrong for some cotangents but may be right for others.
+# Results that are wrong for some cotangents but may be correct for others.
 OF_VALUES = ("linearity", "values")
 UNREDUCED = "unreduced-broadcast"
 RIGHT_HERE = (
@@ -55,7 +55,7 @@ Claim = Callable[[str], bool]
 
 
 class Recording:
-    """The calls that a program made to its Functions, from a block ``with recording()``."""
+    """The calls that a program made to its Functions inside a ``with recording()`` block."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -68,18 +68,19 @@ class Recording:
                 it.
 
         Returns:
-            A table with one row for each Function. Its ``rows`` hold the findings, and its ``ok``
-            is ``False`` if a Function is wrong and ``None`` if one could not be examined.
+            A table with one row for each Function. Its ``rows`` hold the findings. Its ``ok`` is
+            ``False`` if a Function is wrong, or ``None`` if a Function could not be examined.
         """
         return examine(self._recorder, seconds=seconds)
 
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Record the calls to every custom autograd Function in a block.
+    """Record the calls to every custom autograd Function inside a block.
 
-    The block keeps a few small calls to each Function if one of their inputs requires grad. The
-    program computes the same results, draws the same random numbers, and takes at most 10% longer.
+    For each Function, the recording keeps a few small calls in which at least one input requires
+    grad. The program computes the same results and draws the same random numbers as without
+    recording, and takes at most 10% longer.
 
     Yields:
         The recording. Its ``diagnose()`` examines each Function that was called.
@@ -118,16 +119,18 @@ def examine(
 ) -> ProgramDiagnosis:
     """Diagnose each recorded Function.
 
-    The best call to every Function is examined first. The other calls follow while there is time.
+    First, the best call to each Function is examined. The other calls follow while time remains.
 
     Args:
         recorder: The recorder that watched the program.
         seconds: The time limit.
-        folder: The folder whose pyproject.toml holds declarations. Parent folders are searched too.
-        claim: Whether this process must examine the Function with a given name.
+        folder: The folder with the pyproject.toml that holds the declarations. If it has none, its
+            parent folders are searched.
+        claim: A callable that takes a Function's name and returns whether this process must examine
+            the Function.
 
     Returns:
-        One row for each Function, and notes.
+        The result, with one row for each Function, and with notes.
     """
     project = Project(folder or Path.cwd())
     patients = [_Patient(it, project, seconds * PART) for it in recorder.functions]
@@ -163,7 +166,7 @@ def _examine_in_rounds(patients: Sequence[_Patient], deadline: float, claim: Cla
 
 @dataclass
 class _Patient:
-    """A Function whose verdict is not complete yet."""
+    """A Function whose calls have not all been examined yet."""
 
     seen: RecordedFunction
     project: Project
@@ -180,16 +183,18 @@ class _Patient:
 
     @property
     def wrong(self) -> tuple[RecordedCall, Diagnosis] | None:
-        """The first call that shows an error, with its diagnosis."""
+        """The first call that shows an error, and its diagnosis."""
         return next((it for it in self.diagnoses if it[1].ok is False), None)
 
     def waits_for(self, turn: int) -> bool:
-        """Whether to examine the Function's next call in this turn."""
+        """Whether the Function's next call should be examined in this turn."""
         ready = self.claimed and self.done == turn < len(self.calls)
         return ready and not self.wrong and self.seconds > 0
 
     def examine_next(self, remaining: float) -> None:
-        """Examine one more call, and keep the diagnosis or the reason why there is none.
+        """Examine one more call.
+
+        Keep its diagnosis, or the reason why a diagnosis was not possible.
 
         ``remaining`` is the number of seconds left for the program.
         """
@@ -239,11 +244,12 @@ class _Patient:
             self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
 
     def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
-        """Whether an error affects only backward passes that this program never runs.
+        """Whether the Function is correct for every backward pass that this program runs.
 
-        Some outputs are not unique, such as the square root of a matrix or an eigenvector. In this
-        case, ``backward`` may be right only for losses that do not depend on the choice. Equal
-        cotangents, such as the ones from a sum, prove nothing.
+        Some outputs are not unique, such as an eigenvector or the square root of a matrix.
+        ``backward`` can then be correct only for losses that do not depend on which solution
+        ``forward`` returns. Cotangents whose elements are all equal, as after ``sum()``, prove
+        nothing.
         """
         errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
@@ -257,7 +263,7 @@ class _Patient:
         return False
 
     def row(self, seconds: float, interrupted: bool) -> FunctionVerdict:
-        """Return the verdict."""
+        """Return the Function's row of the table."""
         module, name = _split(self.seen)
         finding_lists = [diagnosis.findings for _, diagnosis in self.diagnoses]
         findings = tuple({it.rule: it for found in finding_lists for it in found}.values())
@@ -300,7 +306,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with warnings about second derivatives, which the program may use."""
+    """Return the diagnosis with warnings about second derivatives. The program might use them."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -309,7 +315,7 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with its errors as warnings, as the program does not trigger them."""
+    """Convert the errors of a diagnosis to warnings, because the program does not trigger them."""
     findings = (
         replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings
@@ -332,7 +338,7 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
 
 
 def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
-    """If Functions often break one of these rules by design, say how to declare the deviation."""
+    """Explain how to declare a deviation, if a finding is often caused by a deliberate design."""
     first = findings[0]
     meant = ("acts_on_the_gradient_alone", "passes_grad_output")
     stated = tuple(it.rule for it in findings if it.evidence.get("stated_design"))
@@ -350,10 +356,10 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 
 
 def _arguments(call: RecordedCall) -> list[Any]:
-    """Return the arguments of a call to examine.
+    """Return the arguments with which a recorded call will be examined.
 
     The arguments are copies, except for parameters that the call can also reach in another way, as
-    in a checkpoint. The gradient of such a parameter belongs to the parameter itself.
+    in a checkpoint. The gradient of such a parameter must reach the parameter itself.
     """
     args = list(call.args)
     live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}

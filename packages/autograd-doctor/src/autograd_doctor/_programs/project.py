@@ -1,4 +1,4 @@
-"""The declarations in a project's pyproject.toml about its Functions."""
+"""What a project's pyproject.toml declares about the project's Functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeclarationError(AutogradDoctorError):
 class Project:
     """The declarations in the nearest pyproject.toml.
 
-    Each declaration is read only when it is needed.
+    A declaration is read only when it is needed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,7 +82,7 @@ class Project:
         return found
 
     def unknown(self) -> list[str]:
-        """Return a sentence for each declared name that does not exist in an imported module."""
+        """Return a sentence for each declared name that is missing from an imported module."""
         sentences = []
         for name in self._entries:
             module, missing, known = _missing(name)
@@ -96,7 +96,7 @@ class Project:
 
 
 def _missing(name: str) -> tuple[str, str, list[str]]:
-    """Return a name's imported module, the missing part, and the module's names."""
+    """Return a name's imported module, the part that the module lacks, and the module's names."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:end]))

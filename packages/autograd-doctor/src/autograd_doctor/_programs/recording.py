@@ -1,13 +1,13 @@
-"""The recorded calls of a program: a few small and distinct calls for each Function.
+"""Record the calls of a program: a few small and distinct calls for each Function.
 
-A call is kept if autograd records it: grad mode is on and some input requires grad. Its tensors are
-copied before the call, because ``forward`` may change them. Two calls are distinct if their shapes,
-dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is stored in a reduced
-form, in which equal lengths stay equal.
+A call is kept if autograd records it, which means that grad mode is on and at least one input
+requires grad. Its tensors are copied before the call, because ``forward`` may change them. Two
+calls are distinct if their shapes, dtypes, ``requires_grad`` or plain values differ. If the tensors
+of a call are huge, smaller tensors are stored instead. Lengths that were equal stay equal.
 
-The program must not notice the recording. The recording draws no random numbers, does not run under
-the program's modes, and takes only a small part of the program's time. Further calls are counted
-but not inspected.
+The program must not notice the recording. The recording draws no random numbers, is not affected by
+the program's modes, and takes only a small part of the program's time. Once this time is used up,
+further calls are counted but not inspected.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """A call: copies of its tensors, and all other arguments themselves."""
+    """A recorded call: copies of its tensors, and references to all other arguments."""
 
     function: type[Function]
     args: tuple[Any, ...]
@@ -68,12 +68,15 @@ class RecordedCall:
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """A sort key for calls. The best call to examine comes first."""
+        """The sort key of this call. The best call to examine comes first."""
         return not self.backward_ran, self.shrunk, *_fitness(self.size)
 
 
 def _fitness(size: int) -> tuple[bool, int]:
-    """A sort key for sizes. Small calls take less time, but very few numbers reveal less."""
+    """Return a sort key for a call's size.
+
+    Small calls take less time, but very small ones reveal less.
+    """
     return size < FEW, size
 
 
@@ -97,7 +100,10 @@ class RecordedFunction:
     skip: int = 0  # a call is not inspected if its number has one of these bits set
 
     def wants(self, size: int) -> RecordedCall | bool:
-        """Whether to keep another call. If it would replace a kept call, return the kept one."""
+        """Whether to keep another call.
+
+        If it would replace a recorded call, return that recorded call.
+        """
         if len(self.kept) < MOST_CALLS:
             return True
         worst = max(self.kept, key=lambda call: call.rank)
@@ -105,19 +111,21 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """After inspections without a new structure, inspect every 8th call, then every 64th …"""
+        """If inspections bring nothing new, inspect only every 8th call, then every 64th, and so
+        on.
+        """
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
             self.skip = 8 * self.skip + 7
 
     @property
     def best(self) -> list[RecordedCall]:
-        """The recorded calls. The best one to examine comes first."""
+        """The recorded calls, with the best call to examine first."""
         return sorted(self.kept, key=lambda call: call.rank)
 
 
 class Recorder:
-    """Watches a program from :meth:`start` to :meth:`stop`."""
+    """Watch a program from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
         self.failure = ""  # the first error in our own code
@@ -151,7 +159,7 @@ class Recorder:
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None] | None:
-        """Count a call, and copy its arguments if the call will be kept."""
+        """Count a call. If the call will be kept, copy its arguments."""
         try:
             seen = self._by_reference[weakref.ref(function)]
         except KeyError:
@@ -190,13 +198,13 @@ class Recorder:
             self._spent += time.perf_counter() - began
 
     def compiled(self, function: type[Function]) -> None:
-        """Note that ``torch.compile`` traces a call."""
+        """Record that ``torch.compile`` traces a call."""
         seen = self._of_class.get(function) or self._first_seen(function)
         if seen is not None:
             seen.compiled += 1
 
     def failed(self, error: Exception) -> None:
-        """Keep the first error in our own code, to report it at the end."""
+        """Keep the first error that the doctor's own code raised, to report it at the end."""
         self.failure = self.failure or f"{type(error).__name__}: {first_line(error)}"
 
     # The records.
@@ -285,7 +293,7 @@ def _bytes(call: RecordedCall) -> int:
 
 
 def _note_backward(call: RecordedCall, returned: Any) -> None:
-    """Make the node of a call's outputs record how backward runs. No gradient changes."""
+    """Make the graph node of a call record how backward runs. The gradients do not change."""
     compiling = sys.modules.get("torch._dynamo.compiled_autograd")
     if getattr(compiling, "compiled_autograd_enabled", False):
         return  # a hook would become part of the compiled code
@@ -335,7 +343,7 @@ def _any_requires_grad(args: Sequence[Any]) -> bool:
 
 
 def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
-    """Yield the tensors in an argument, including those in lists, tuples and dictionaries."""
+    """Yield the tensors in an argument, including tensors inside lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif deepest and isinstance(value, list | tuple | dict):
@@ -344,7 +352,7 @@ def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
 
 
 def _unfit(args: tuple[Any, ...]) -> str:
-    """Return the reason why a call cannot be kept, or ``""`` if it can be kept."""
+    """Return the reason why a call cannot be kept, or ``""`` if there is no such reason."""
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return TRACED
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -365,7 +373,7 @@ def _unfit(args: tuple[Any, ...]) -> str:
 
 
 def _structure(value: Any, deepest: int = DEEPEST) -> Any:
-    """Return a key that distinguishes calls without using the numbers in their tensors."""
+    """Return a key that tells calls apart without using the numbers in their tensors."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.requires_grad, value.device
     if isinstance(value, _PLAIN_VALUES):
@@ -378,7 +386,7 @@ def _structure(value: Any, deepest: int = DEEPEST) -> Any:
 
 
 def _without_dispatch_modes() -> AbstractContextManager[Any]:
-    """Hide copies from the program's own modes, such as a mode that counts operations."""
+    """Hide the copying of tensors from the program's own modes, such as an operation counter."""
     if not torch._C._len_torch_dispatch_stack():
         return nullcontext()
     from torch.utils._python_dispatch import _disable_current_modes
@@ -418,7 +426,7 @@ def _copy_tensor(value: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
-    """Keep indices and offsets within the smaller length. An offset may equal the length."""
+    """Limit indices and offsets to the smaller length. An offset can equal the length."""
     largest = int(positions.max())
     for length, smaller in sorted(lengths.items()):
         if smaller <= largest < length:
@@ -429,9 +437,10 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
-    """Return smaller lengths in the same order, with the same remainders modulo a power of two.
+    """Replace lengths with smaller ones that keep their order and remainder modulo a power of 2.
 
-    Different lengths stay different, so that a transposed or broadcast dim is still visible.
+    Lengths that differ still differ afterwards, so that a transposed or broadcast dim remains
+    visible.
     """
     tensors = list(_tensors(args))
     lengths = sorted({length for tensor in tensors for length in tensor.shape})
@@ -465,7 +474,7 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 
 
 def _innermost(method: Any) -> Any:
-    """Return the function that a decorator such as ``once_differentiable`` has wrapped."""
+    """Return the function inside a decorator such as ``once_differentiable``."""
     return unwrap(method) if callable(method) else method
 
 
@@ -473,7 +482,7 @@ _METHODS = ("forward", "backward", "setup_context")
 
 
 def _definition(function: type[Function]) -> tuple[str, int]:
-    """Return the file and the line of one of the class's own or inherited methods."""
+    """Return the file and line of one of the methods that the class defines or inherits."""
     for name in _METHODS:
         found = vars(function).get(name)
         code = getattr(_innermost(getattr(found, "__func__", found)), "__code__", None)

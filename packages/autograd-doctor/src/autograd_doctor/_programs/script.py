@@ -1,5 +1,4 @@
-"""Run a script or a module as ``python`` does, up to a time limit or a number of optimizer
-steps.
+"""Run a script or module as ``python`` would, up to a time limit or a number of optimizer steps.
 
 The program sees the same ``sys.argv``, ``sys.path`` and ``__main__`` as with ``python script.py``
 or ``python -m module``, and it ends in the same way.
@@ -26,7 +25,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 class Stop(BaseException):
-    """The program has reached its time limit."""
+    """The program has reached its limit."""
 
 
 class Terminated(BaseException):
@@ -35,7 +34,7 @@ class Terminated(BaseException):
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit code, or the signal that must also end this process."""
+    """How a program ended: its exit code, or the signal that should also end this process."""
 
     code: int = 0
     by_signal: int = 0
@@ -48,7 +47,7 @@ def run_program(
     """Run a program in this process and return how it ended.
 
     Args:
-        command: The script or module, and its arguments.
+        command: The script or module, followed by its arguments.
         module: Whether the command names a module.
         seconds: The time limit, if any.
         steps: The maximum number of optimizer steps, if any.
@@ -113,7 +112,7 @@ def _is_source(path: str) -> bool:
 
 
 def _put_first(folder: str) -> None:
-    """Replace the command's folder in sys.path with the program's folder, as Python would."""
+    """Replace this command's folder in sys.path with the program's folder, as Python would."""
     if not sys.flags.safe_path:
         sys.path[:1] = [folder]
 
@@ -143,7 +142,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _at_most_seconds(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`Stop` in the program after this many seconds, and then again every second."""
+    """After this many seconds, raise :class:`Stop` in the program, and repeat this every second."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
@@ -162,7 +161,7 @@ def _at_most_seconds(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def _at_most_steps(steps: int | None) -> Iterator[None]:
-    """Raise :class:`Stop` in the last optimizer step."""
+    """Raise :class:`Stop` when the program has taken this many optimizer steps."""
     if steps is None:
         yield
         return
@@ -186,7 +185,7 @@ def _at_most_steps(steps: int | None) -> Iterator[None]:
 
 
 def _exit_code(code: Any) -> int:
-    """Return the exit code of ``sys.exit(code)``, and print the message that Python would print."""
+    """Return the exit code for ``sys.exit(code)``. Print the message that Python would print."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -194,14 +193,14 @@ def _exit_code(code: Any) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Print an exception as Python would, with only the program's own frames."""
+    """Print an exception as Python would, showing only the program's own frames."""
     _without_ours(error, set())
     sys.stdout.flush()
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _without_ours(error: BaseException | None, seen: set[int]) -> None:
-    """Remove our frames from the tracebacks of an exception and its causes."""
+    """Remove the doctor's frames from the tracebacks of an exception and its causes."""
     if error is None or id(error) in seen:
         return
     seen.add(id(error))
@@ -223,7 +222,7 @@ def _filtered(trace: TracebackType | None) -> TracebackType | None:
 
 
 def end_by(number: Callable[[], int]) -> None:
-    """Make a signal end this process at the very end, as Python does after Ctrl-C.
+    """Let a signal end this process after all exit handlers have run, as Python does after Ctrl-C.
 
     ``number`` returns the signal, or 0 for none. Call this function before the program registers
     its exit handlers, so that the handlers run first.

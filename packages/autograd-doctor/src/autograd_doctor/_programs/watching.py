@@ -1,7 +1,7 @@
-"""Watch a whole program, even before it imports PyTorch, and examine its calls.
+"""Watch a whole program, from before it imports PyTorch, and examine its calls.
 
-This module does not import PyTorch until the program has imported it. Nothing in this module raises
-an error. A sentence below the table reports a failure.
+This module does not import PyTorch until the program has imported it. No function in this module
+raises an error. If something fails, a sentence below the table reports it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Watching:
-    """Records the calls that this process makes from :meth:`start` to :meth:`stop`."""
+    """Record the calls that this process makes from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
@@ -30,7 +30,7 @@ class Watching:
         self._cancel: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Start now, or when PyTorch is imported."""
+        """Start watching now, or as soon as PyTorch is imported."""
         self._cancel = when_imported("torch", self._record)
 
     def _record(self) -> None:
@@ -44,7 +44,7 @@ class Watching:
             self._fail("it could not record calls", error)
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop watching."""
         self._cancel()
         if self._recorder is not None:
             self._recorder.stop()
@@ -54,7 +54,8 @@ class Watching:
     ) -> ProgramDiagnosis:
         """Examine the recorded calls.
 
-        ``claim`` says whether this process must examine a Function.
+        ``claim`` takes a Function's name and returns whether this process must examine the
+        Function.
         """
         found = ProgramDiagnosis()
         if self._recorder is None:
@@ -85,7 +86,7 @@ def _why_nothing() -> str:
 def conclude(
     parts: Sequence[ProgramDiagnosis], *, json: Path | None, baseline: Path | None, update: bool
 ) -> tuple[ProgramDiagnosis, bool]:
-    """Combine the results of one or several processes, and write the requested files.
+    """Combine the results of one or more processes, and write the requested files.
 
     Args:
         parts: The results of each process.
@@ -94,8 +95,8 @@ def conclude(
         update: Whether to update the baseline first.
 
     Returns:
-        The result, which includes new errors and notes on failures of this module, and whether a
-        strict run fails: there are new errors, or the baseline could not be read.
+        The combined result, and whether a strict run must fail. It must if there are new errors, or
+        if the baseline could not be read. If this module failed, the result contains a note.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
@@ -109,7 +110,7 @@ def conclude(
 def _compared(
     found: ProgramDiagnosis, baseline: Path | None, update: bool
 ) -> tuple[ProgramDiagnosis, bool]:
-    """Return the results, compared with the baseline, and whether the baseline could be read."""
+    """Compare the results with the baseline. Also return whether the baseline could be read."""
     if baseline is None:
         return found, True
     try:
@@ -139,9 +140,9 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a claim that several processes share.
+    """Return a function with which several processes divide the Functions among themselves.
 
-    The first process that creates a Function's file examines the Function.
+    The process that first creates the file for a Function examines the Function.
     """
     from hashlib import sha256
 

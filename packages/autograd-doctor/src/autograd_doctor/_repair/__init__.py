@@ -1,1 +1,1 @@
-"""Search for the change to the author's code that makes every gradient right."""
+"""Search for a change to the author's code that makes every gradient correct."""

@@ -1,8 +1,8 @@
-"""Changes that make a Function keep autograd's contract. Each follows the advice of a rule's page.
+"""Fixes for Functions that break autograd's contract. Each fix follows the advice on a rule's page.
 
-The rule already names the mistake, so the search is small. A fix may change several methods. For
-example, it moves a tensor from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is the
-table.
+The rule already names the mistake, so only a few fixes must be tried. A fix can change several
+methods. For example, it can move a tensor from an attribute of ``ctx`` to ``save_for_backward``.
+The table ``FIXES`` maps rules to fixes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Node = tuple[Place, ast.AST]
 
 @dataclass(frozen=True)
 class Definition:
-    """The methods that the author of a Function wrote."""
+    """The methods of a Function as its author wrote them."""
 
     methods: Mapping[str, Method]
 
@@ -32,7 +32,7 @@ class Definition:
 
     @property
     def saving(self) -> Method | None:
-        """The method that receives ``ctx`` before backward does."""
+        """The method that receives ``ctx`` before ``backward`` receives it."""
         return self["setup_context"] or self["forward"]
 
     @property
@@ -54,7 +54,7 @@ Generator = Callable[[Definition, Finding], Iterator[Fix]]
 
 
 def nodes_of(method: Method) -> Iterator[Node]:
-    """Yield every node in the body of a method, with its place in the tree."""
+    """Yield every node in the body of a method, with its place in the syntax tree."""
     for index, statement in enumerate(method.tree.body):
         yield from _below((method.tree, "body", index), statement)
 
@@ -83,7 +83,7 @@ def _statement(text: str) -> ast.stmt:
 
 
 def _is_on(node: ast.AST, base: str, name: str = "") -> bool:
-    """Whether a node is an attribute of a given name, such as ``ctx.saved_tensors``."""
+    """Whether a node is an attribute with this base and name, such as ``ctx.saved_tensors``."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -113,7 +113,7 @@ def _names_stored(node: ast.expr) -> list[str]:
 
 
 def _returned(method: Method) -> Iterator[tuple[Place, int, ast.expr]]:
-    """Yield each returned value with its position."""
+    """Yield each returned value and its position."""
     for place, node in nodes_of(method):
         parent = place[0]
         if not isinstance(parent, ast.Return) or not isinstance(node, ast.expr):
@@ -158,7 +158,7 @@ def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that let autograd record all operations in backward."""
+    """Yield fixes that let autograd record every operation in ``backward``."""
     method = definition["backward"]
     if method is None:
         return
@@ -175,9 +175,12 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
 
 
 def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that recomputes in backward the values that forward hands over without a graph.
+    """Yield the fix that recomputes values in ``backward``.
 
-    The fix copies the statements of forward to the line after the unpacking of the saved tensors.
+    These are the values that ``forward`` passes to ``backward`` without a graph.
+
+    The fix copies statements from ``forward`` into ``backward``, directly after the line that
+    unpacks the saved tensors.
     """
     forward, backward = definition["forward"], definition["backward"]
     listed = finding.evidence.get("lost")
@@ -226,7 +229,10 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
 
 
 def _handed_over(forward: Method) -> dict[str, str]:
-    """Return the names whose values forward stores on ctx, each with its attribute of ctx."""
+    """Return the names whose values ``forward`` stores on ``ctx``.
+
+    Each name maps to its ``ctx`` attribute.
+    """
     return {
         node.value.id: f"{forward.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
         for _, node in _statements(forward)
@@ -236,7 +242,7 @@ def _handed_over(forward: Method) -> dict[str, str]:
 
 
 class _Computed:
-    """Statements of forward, translated to the names that backward uses."""
+    """Statements copied from ``forward``, with the names that ``backward`` uses."""
 
     def __init__(
         self,
@@ -274,9 +280,9 @@ class _Computed:
         self.add(f"ctx.{name}")
 
     def add(self, name: str) -> None:
-        """Add the statement that computes a name.
+        """Add the statement that assigns a value to a name.
 
-        Statements that compute its operands come first.
+        The statements that compute its operands are added first.
         """
         if name in self.done:
             return
@@ -311,7 +317,7 @@ class _Computed:
 
 
 def _with_graph(value: ast.expr) -> ast.expr:
-    """Return an expression without the calls that detach it from the graph."""
+    """Return an expression without the calls that detach its result from the graph."""
 
     class Kept(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -359,7 +365,7 @@ def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that unpacks the saved tensors once and gives the tuple a local name."""
+    """Yield the fix that unpacks the saved tensors only once, into a local tuple."""
     method = definition["backward"]
     if method is None:
         return
@@ -402,7 +408,9 @@ def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix that saves tensors instead of storing them as attributes of ``base``."""
+    """Yield the fix that saves tensors with ``save_for_backward`` and not as attributes of
+    ``base``.
+    """
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or not names:
         return
@@ -452,7 +460,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
 
 
 def _undetached(node: ast.expr) -> ast.expr:
-    """Return the expression that ``y.detach()`` or ``y.clone()`` copies."""
+    """Return the expression that is detached or cloned, such as ``y`` in ``y.detach()``."""
     match node:
         case ast.Call(ast.Attribute(value, "detach" | "clone"), []) | ast.Attribute(value, "data"):
             return _undetached(value)
@@ -460,7 +468,7 @@ def _undetached(node: ast.expr) -> ast.expr:
 
 
 def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix for one statement that sets several attributes (``ctx.x, ctx.n = x, n``)."""
+    """Yield the fix for a statement that sets several attributes (``ctx.x, ctx.n = x, n``)."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or any(_calls_on_ctx(saving, "save_for_backward")):
         return
@@ -484,7 +492,7 @@ def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -
 
 
 def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[tuple[Method, Edit]]:
-    """Yield the edits of backward that read saved tensors instead of attributes."""
+    """Yield the edits that make ``backward`` read saved tensors instead of attributes."""
     reads = [
         (place, node, node.targets[0].id)
         for place, node in _statements(method)
@@ -604,7 +612,9 @@ def _is_in_place(call: str) -> bool:
 
 
 def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that tell autograd which inputs forward changes in place and returns."""
+    """Yield fixes that call ``mark_dirty`` for inputs that ``forward`` changes in place and
+    returns.
+    """
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -626,7 +636,7 @@ def _before_return(method: Method, text: str) -> Edit:
 
 
 def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that remove a wrong ``mark_dirty``, and copy the returned tensor if needed."""
+    """Yield fixes that remove an incorrect ``mark_dirty`` and copy the output if needed."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -673,7 +683,7 @@ def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterat
 
 
 def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that saves the tensors for ``jvp`` too."""
+    """Yield the fix that also saves the tensors for ``jvp``."""
     saving = definition.saving
     if saving is not None:
         for place, node, call in _calls_on_ctx(saving, "save_for_backward"):
@@ -711,7 +721,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix with which each block computes the gradient whose flag it checks."""
+    """Yield the fix in which each block checks the flag of the input whose gradient it computes."""
     method = definition["backward"]
     if method is None:
         return
@@ -742,7 +752,7 @@ def _is_flag(node: ast.AST, method: Method) -> bool:
 
 
 def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that enable grad mode where backward builds a graph of its own."""
+    """Yield fixes that enable grad mode where ``backward`` builds its own graph."""
     method = definition["backward"]
     body = method.tree.body if method else []
     asks = [k for k, node in enumerate(body) if "grad(" in ast.unparse(node)]
@@ -776,7 +786,7 @@ def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 def _gradients(
     definition: Definition, finding: Finding
 ) -> Iterator[tuple[Method, Place, ast.expr]]:
-    """Yield the values that backward returns for the input in the finding, or for all inputs."""
+    """Yield the gradients that ``backward`` returns for the finding's input, or for all inputs."""
     method, wanted = definition["backward"], _position(definition, finding)
     if method is not None:
         for place, position, value in _returned(method):
@@ -789,7 +799,7 @@ FACTORIES = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange", "linsp
 
 
 def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that give a gradient the dtype and device of its input."""
+    """Yield fixes that convert a gradient to the dtype and device of its input."""
     method = definition["backward"]
     what = "device" if "device" in finding.rule else "dtype"
     if method is None:
@@ -830,7 +840,7 @@ def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that computes a gradient only if its input needs one."""
+    """Yield the fix that computes a gradient only if its input requires one."""
     position = _position(definition, finding)
     for method, place, value in _gradients(definition, finding):
         at = place
@@ -855,7 +865,9 @@ def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that replace a number in backward by an argument of forward, such as ``dim``."""
+    """Yield fixes that replace a number in ``backward`` with a ``forward`` argument, such as
+    ``dim``.
+    """
     saving, method = definition.saving, definition["backward"]
     forward = definition["forward"]
     if saving is None or method is None or forward is None:
@@ -903,7 +915,7 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that add ``keepdim=True`` to a sum in backward or in one of its helpers."""
+    """Yield fixes that add ``keepdim=True`` to a sum in ``backward`` or in a helper function."""
     for method in definition.methods.values():
         if method.name in ("forward", "setup_context", "vmap"):
             continue
@@ -922,7 +934,7 @@ def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns 0 as the batch dim if ``vmap`` moved the samples to dim 0."""
+    """Yield the fix that returns 0 as the output's batch dim, if ``vmap`` moved it there."""
     method = definition["vmap"]
     if method is None:
         return
@@ -939,7 +951,7 @@ def _zeros_in(out_dims: ast.expr) -> ast.expr:
 
 
 def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix for ``ctx.needs_input_grad`` if the index counts ``ctx`` as argument 0."""
+    """Yield the fix for a ``ctx.needs_input_grad`` index that counts ``ctx`` as argument 0."""
     method = definition["backward"]
     if method is None:
         return

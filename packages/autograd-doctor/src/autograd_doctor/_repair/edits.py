@@ -1,9 +1,9 @@
 """Small changes to the source of a method that undo common mistakes.
 
-An edit replaces one node of the syntax tree. ``KINDS`` is the table of all edits. A likely kind of
-edit has a low cost: if several edits make the gradient right, the search reports the one with the
-lowest cost. An edit uses only names from the method's own scope and PyTorch operations. It keeps,
-removes or exchanges calls, and it never invents a call with a side effect.
+An edit replaces one node of the syntax tree. The table ``KINDS`` lists all kinds of edits. Likely
+kinds have a low cost: if several edits make the gradient correct, the search reports the edit with
+the lowest cost. An edit uses only PyTorch operations and names from the method's own scope. It
+keeps, removes or exchanges calls, but it never adds a call with a side effect.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in
 
 @dataclass(frozen=True)
 class Edit:
-    """The replacement for a node.
+    """The replacement of one node with another.
 
-    A statement or a decorator may be replaced by several nodes or none.
+    A statement or a decorator can also be replaced with several nodes, or removed.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Edit:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the edit produces ``x - x`` or ``x / x``, which are just numbers."""
+        """Whether the edit creates ``x - x`` or ``x / x``, whose value is always 0 or 1."""
         if not any(isinstance(node, ast.BinOp) for node in (self.place[0], self.new)):
             return False
         with self.made():
@@ -53,7 +53,7 @@ class Edit:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Apply the edit inside the ``with`` block, and undo it afterwards."""
+        """Apply the edit inside the block, and undo it afterwards."""
         parent, field, index = self.place
         held = getattr(parent, field)
         for node in self.new if isinstance(self.new, tuple) else (self.new,):
@@ -72,9 +72,9 @@ class Edit:
 
 
 def _locate(new: ast.AST) -> None:
-    """Give new nodes a line number, because Python needs one to compile them.
+    """Give new nodes a line number, because Python cannot compile nodes without one.
 
-    If a node has a line number, the nodes below it already have line numbers too.
+    If a node already has a line number, all nodes below it have one too.
     """
     if hasattr(new, "lineno"):
         return
@@ -87,7 +87,7 @@ def _locate(new: ast.AST) -> None:
 
 @contextmanager
 def made_together(edits: Sequence[Edit]) -> Iterator[None]:
-    """Apply several edits. Start from the end of each list, so that earlier places stay valid."""
+    """Apply several edits, from the end of each list, so that earlier places stay valid."""
     with ExitStack() as stack:
         for edit in sorted(edits, key=lambda it: -(it.place[2] or 0)):
             stack.enter_context(edit.made())
@@ -107,22 +107,23 @@ class Scope:
     calls: Sequence[ast.Call] = ()  # calls in the other methods
 
     def mentions(self, words: str) -> bool:
-        """Whether the source matches a regular expression.
+        """Whether the source code of the class matches a regular expression.
 
-        If no method of the class mentions a concept, the author probably did not forget it.
+        If no method mentions a concept such as conjugation, the author's mistake is probably not
+        about that concept.
         """
         return re.search(words, self.text) is not None
 
     @property
     def dims(self) -> list[str]:
-        """Possible dims. An argument that names a dim comes first."""
+        """The expressions that can be a dim. Arguments that name a dim come first."""
         named = [name for name in self.names if re.search(r"dim|axis", name)]
         used = [name for name in _used_as_dims(self.method) if name in self.names]
         return [*dict.fromkeys([*named, *used]), "-1", "0", "1"]
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
-        """Every node in the method's body with its place. Statements come in source order."""
+        """Every node in the method's body, with its place. Statements appear in source order."""
         for index, statement in enumerate(self.method.body):
             yield from _below((self.method, "body", index), statement)
 
@@ -131,7 +132,7 @@ TAKE_A_DIM = ("flip", "cumsum", "sum", "mean", "amax", "unsqueeze", "softmax", "
 
 
 def _used_as_dims(method: ast.FunctionDef) -> Iterator[str]:
-    """Yield the names that a method passes as a ``dim`` argument."""
+    """Yield the names that a method passes as the argument ``dim``."""
     for node in ast.walk(method):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             named = [it.value for it in node.keywords if it.arg == "dim"]
@@ -164,7 +165,7 @@ def scope_of(
         method: The method.
         ctx: The method's name for ctx, or ``""`` if it has no ctx.
         known: Other names that the method can use.
-        others: Other methods of the class. Their numbers are good candidates.
+        others: Other methods of the class. The numbers in these methods are good candidates.
     """
     args = [arg.arg for arg in method.args.args if arg.arg != ctx]
     stored = [
@@ -229,7 +230,7 @@ Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of edit: its name, its cost, and a function that yields its places."""
+    """A kind of edit: its name, its cost, and a function that yields places and replacements."""
 
     name: str
     cost: float
@@ -237,7 +238,7 @@ class Kind:
 
 
 def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
-    """Yield every edit of a method, the most likely kinds first."""
+    """Yield every possible edit of a method. The most likely kinds come first."""
     for kind in kinds:
         for place, new in kind.generate(scope):
             yield Edit(kind.name, kind.cost, place, new)
@@ -254,7 +255,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the expressions that the method reads and that may be a tensor or a number."""
+    """Yield the expressions that a method reads and whose value can be a tensor or a number."""
     for place, node in scope.places:
         if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             parent, field, _ = place
@@ -266,7 +267,7 @@ def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield returned and assigned values, and their operands."""
+    """Yield the returned values, the assigned values, and the operands of both."""
     for place, node in _loads(scope):
         parent, field, _ = place
         returned = isinstance(parent, ast.Return) or _is_tuple_of_values(parent, scope)
@@ -278,9 +279,9 @@ def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _inner(scope: Scope, also: type[ast.expr] | None = None) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the object of a method call, or the arguments of a function call.
+    """Yield the expressions inside calls: the object of a method, or a function's arguments.
 
-    They are names, operations and calls. ``also`` is one more type of expression.
+    The expressions are names, operations and calls. ``also`` adds another type of expression.
     """
     for place, node in scope.places:
         parent, field, index = place
@@ -307,7 +308,7 @@ TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", 
 
 
 def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield each expression that may be a tensor and that a formula may replace."""
+    """Yield each expression whose value can be a tensor and that a formula can replace."""
     seen = set()
     for place, node in [*_values(scope), *_inner(scope, ast.Subscript), *_indexed(scope)]:
         if id(node) not in seen and _tensors_of(node):
@@ -316,7 +317,7 @@ def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def number_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield each expression that may be a number and that a formula may replace."""
+    """Yield each expression whose value can be a number and that a formula can replace."""
     kinds = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Call, ast.Subscript)
     for place, node in _loads(scope):
         parent, field, _ = place
@@ -333,7 +334,7 @@ def number_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _indexed(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the names of tensors from which an index reads."""
+    """Yield the names of tensors that the method indexes."""
     for _, node in scope.places:
         match node:
             case ast.Subscript(ast.Name(name) as value, _, ast.Load()) if name in scope.tensors:
@@ -341,7 +342,7 @@ def _indexed(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
-    """Whether the node is a tuple that is returned or assigned to several names."""
+    """Whether the node is a tuple that is returned or is assigned to several names."""
     if not isinstance(node, ast.Tuple):
         return False
     holders = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return | ast.Assign))
@@ -354,12 +355,12 @@ def _is_returned_tuple(node: ast.AST, scope: Scope) -> bool:
 
 
 def _tensors_of(node: ast.AST) -> bool:
-    """Whether an expression may be a tensor, rather than a shape, a flag or a string."""
+    """Whether an expression can be a tensor, rather than a shape, a flag or a string."""
     return not isinstance(node, ast.Constant | ast.Compare | ast.BoolOp | ast.Tuple | ast.List)
 
 
 def _method(node: ast.expr, call: str) -> ast.expr:
-    """Return ``node.call`` for a call given as text, such as ``sum(0)``."""
+    """Return the expression ``node.call``. ``call`` is source code, such as ``sum(0)``."""
     _locate(node)
     made = parse(f"_.{call}")
     for part in ast.walk(made):
@@ -374,7 +375,7 @@ def _method(node: ast.expr, call: str) -> ast.expr:
 
 
 def other_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``y`` for ``x``: the output instead of the input, or another saved tensor."""
+    """Replace ``x`` with ``y``: the input with the output, or with another saved tensor."""
     for place, node in scope.places:
         text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if text not in scope.names or not isinstance(getattr(node, "ctx", None), ast.Load):
@@ -396,7 +397,7 @@ OPERATORS: tuple[tuple[type[ast.operator], ...], ...] = (
 
 
 def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``-`` for ``+``, or ``/`` for ``*``."""
+    """Replace ``+`` with ``-``, or ``*`` with ``/``."""
     for _, node in scope.places:
         if isinstance(node, ast.BinOp):
             for pair in OPERATORS:
@@ -411,9 +412,9 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``b - a`` for ``a - b``.
+    """Replace ``a - b`` by ``b - a``.
 
-    The same for ``/``, ``@``, and the two values of ``torch.where``.
+    Also swap the operands of ``/`` and ``@``, and the two values of ``torch.where``.
     """
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
@@ -430,7 +431,7 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def quotients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``b / a`` for ``a * b``."""
+    """Replace ``a * b`` with ``b / a``."""
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             yield place, ast.BinOp(node.right, ast.Div(), node.left)
@@ -446,7 +447,7 @@ COMPARISONS: tuple[type[ast.cmpop], ...] = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``>`` for ``>=`` or ``<``."""
+    """Replace ``>=`` or ``<`` with ``>``."""
     for _, node in scope.places:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             for other in COMPARISONS:
@@ -455,7 +456,7 @@ def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use a number from another method, such as its ``dim=-1``."""
+    """Replace a number with one from another method, such as the ``-1`` in ``dim=-1``."""
     for place, node in _numbers(scope):
         for text in scope.numbers:
             if text != ast.unparse(node):
@@ -463,7 +464,7 @@ def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``y + alpha`` for ``y + 1``, because textbooks often set a parameter to 1."""
+    """Replace ``y + 1`` with ``y + alpha``, because textbooks often set a parameter to 1."""
     floats = [
         name for name in scope.names if name not in scope.tensors or name in _parameters(scope)
     ]
@@ -474,12 +475,12 @@ def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _parameters(scope: Scope) -> set[str]:
-    """Return the names that, judging by the source, are plain numbers."""
+    """Return the names that are probably plain numbers, judging by the source."""
     return {name for name in scope.tensors if re.search(r"eps|alpha|beta|gamma|scale|gain", name)}
 
 
 def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``beta * x > threshold`` for ``x > threshold``."""
+    """Replace ``x > threshold`` with ``beta * x > threshold``."""
     for _, node in scope.places:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides: list[tuple[Place, ast.expr]] = [
@@ -495,7 +496,7 @@ def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use a neighboring number, twice the number or half of it, or another dim."""
+    """Replace a number with a neighboring number, with its double or half, or with another dim."""
     for place, node in _numbers(scope):
         number = ast.literal_eval(node)
         near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
@@ -513,7 +514,7 @@ IDLE: Mapping[type[ast.operator], Sequence[float]] = {
 
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.numel()`` for ``x.shape[0]``, another length, or the product of other lengths."""
+    """Replace ``x.shape[0]`` with ``x.numel()``, another length, or a product of lengths."""
     lengths = [_lengths_named(statement) for _, statement in scope.places]
     for place, node in scope.places:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -537,7 +538,7 @@ def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _lengths_named(node: ast.AST) -> list[str]:
-    """Return the names that a statement such as ``h, w = x.shape`` assigns lengths to."""
+    """Return the names to which a statement such as ``h, w = x.shape`` assigns lengths."""
     match node:
         case ast.Assign([ast.Tuple(elts=names)], ast.Attribute(attr="shape")):
             return [name.id for name in names if isinstance(name, ast.Name)]
@@ -545,7 +546,7 @@ def _lengths_named(node: ast.AST) -> list[str]:
 
 
 def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``y[t - 1]`` for ``y[t]``, or ``x[n - 1 : -1]`` for ``x[n:]``."""
+    """Replace ``y[t]`` with ``y[t - 1]``, or ``x[n:]`` with ``x[n - 1 : -1]``."""
     loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
     for _, node in scope.places:
         for place, part in _index_parts(node) if isinstance(node, ast.Subscript) else ():
@@ -558,21 +559,21 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _index_parts(node: ast.Subscript) -> Sequence[tuple[Place, ast.expr]]:
-    """Return the index of each dim, with its place."""
+    """Return the index of each dim, and its place."""
     if isinstance(node.slice, ast.Tuple):
         return [((node.slice, "elts", k), it) for k, it in enumerate(node.slice.elts)]
     return [((node, "slice", None), node.slice)]
 
 
 def inverse_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x[order.argsort()]`` for ``x[order]``, to undo a permutation."""
+    """Replace ``x[order]`` with ``x[order.argsort()]``, which undoes a permutation."""
     for _, node in scope.places if scope.mentions("sort|perm|order") else ():
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
             yield (node, "slice", None), _method(node.slice, "argsort()")
 
 
 def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``out.index_add_(0, col, x[row])`` for ``out.index_add_(0, row, x[col])``."""
+    """Replace ``out.index_add_(0, row, x[col])`` with ``out.index_add_(0, col, x[row])``."""
     for place, node in scope.places:
         if isinstance(node, ast.Assign | ast.Expr | ast.AugAssign | ast.Return):
             indices = dict.fromkeys(_names_as_indices(node))
@@ -620,7 +621,7 @@ def _plus(node: ast.expr, step: int) -> ast.expr:
 
 
 def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x[n : x.shape[-1] - n]`` for ``x[n:-n]``, which is empty if ``n`` is 0."""
+    """Replace ``x[n:-n]``, which is empty if ``n`` is 0, with ``x[n : x.shape[-1] - n]``."""
     for _, node in scope.places:
         if not isinstance(node, ast.Subscript):
             continue
@@ -634,7 +635,7 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x[n : n + length]`` for ``x[:length]``: the part that begins behind a padding."""
+    """Replace ``x[:length]`` with ``x[n : n + length]``, which skips the padding at the start."""
     sliced = [
         (place, part)
         for _, node in scope.places
@@ -654,7 +655,7 @@ def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use a value that forward keeps on ctx, and that backward never reads, for a shape."""
+    """Replace a shape with a value that ``forward`` stores on ``ctx`` and ``backward`` ignores."""
     own = ast.unparse(scope.method)
     unused = [it for it in scope.names if "." in it and not re.search(rf"{re.escape(it)}\b", own)]
     for place, node in _loads(scope):
@@ -668,7 +669,7 @@ def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the numbers, each with its sign."""
+    """Yield the numbers in the method. A number includes its sign."""
     signed: set[int] = set()
     for place, node in scope.places:
         if _is_number(node) and id(node) not in signed:
@@ -703,7 +704,7 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def is_module(node: ast.expr) -> bool:
-    """Whether an expression is the name of a module, such as ``torch``."""
+    """Whether an expression is the name of a Python module, such as ``torch``."""
     return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
 
 
@@ -746,7 +747,7 @@ LIKE = (
 
 
 def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``cos`` for ``sin``, ``sum`` for ``mean``, or ``scatter_add`` for ``scatter``."""
+    """Replace ``sin`` with ``cos``, ``mean`` with ``sum``, or ``scatter`` with ``scatter_add``."""
     for _, node in scope.places:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             for pair in LIKE:
@@ -764,7 +765,7 @@ PARTS = ("real", "imag")  # attributes of a complex number
 
 
 def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.square().mean()`` for ``x.mean().square()``."""
+    """Replace ``x.mean().square()`` with ``x.square().mean()``."""
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(value, one), a, k), other), b, l):
@@ -774,7 +775,7 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``a * (b - c / 2)`` for ``a * (b - c) / 2``: the author misplaced a bracket."""
+    """Replace ``a * (b - c) / 2`` with ``a * (b - c / 2)``: the author misplaced a parenthesis."""
     for place, node in scope.places:
         match node:
             case ast.BinOp(ast.BinOp(a, one, b), other, c):
@@ -805,7 +806,7 @@ def scaled_returns(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def simpler_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``round(x)`` for ``floor(x + 0.5)``, or ``x.sign()`` for ``x / x.abs()``."""
+    """Replace ``floor(x + 0.5)`` with ``round(x)``, or ``x / x.abs()`` with ``x.sign()``."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, [ast.BinOp(value, ast.Add(), ast.Constant(0.5))]) if (
@@ -836,7 +837,7 @@ GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
 
 
 def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add ``create_graph=True`` if the gradient is differentiated again."""
+    """Add ``create_graph=True`` if the gradient will be differentiated too."""
     for place, node in scope.places:
         if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
             given = {it.arg: it for it in node.keywords}
@@ -855,7 +856,7 @@ SPREADS = ("var", "std", "var_mean", "std_mean")
 
 
 def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Drop Bessel's correction from a variance, or use ``sum`` for ``mean`` as the reduction."""
+    """Remove Bessel's correction from a variance, or change a reduction to ``sum``."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, args, keywords) if _called(node) in SPREADS:
@@ -874,7 +875,7 @@ REDUCTIONS = ("sum", "mean", "norm", "amax", "amin", "prod", "cumsum", "logsumex
 
 
 def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``sum(-1, keepdim=True)`` for ``sum()``, or ``sum(0)`` for ``sum(-1)``."""
+    """Replace ``sum()`` with ``sum(-1, keepdim=True)``, or ``sum(-1)`` with ``sum(0)``."""
     for place, node in scope.places:
         func = node.func if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
@@ -893,7 +894,10 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Invert a selection: ``scatter`` for ``gather``. Repeated indices need a sum."""
+    """Replace ``gather`` with ``scatter``, which inverts the selection.
+
+    Repeated indices need a sum.
+    """
     for place, node in scope.places:
         args = node.args if isinstance(node, ast.Call) else []
         func = node.func if isinstance(node, ast.Call) else None
@@ -923,7 +927,7 @@ def _are_saved_so(names: ast.Tuple, scope: Scope) -> bool:
 
 
 def other_parts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``torch.cat([b, a])`` for ``torch.cat([a, b])``, or another permutation of dims."""
+    """Replace ``torch.cat([a, b])`` with ``torch.cat([b, a])``, or permute the dims differently."""
     for place, node in scope.places:
         match node:
             case ast.List(parts) if _called(place[0]) in ("cat", "stack", "concat", "hstack"):
@@ -947,7 +951,7 @@ def _swapped(nodes: Sequence[ast.expr], i: int, j: int) -> list[ast.expr]:
 
 
 def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``F.gelu(x, approximate="tanh")`` for ``F.gelu(x)``: copy the options from forward."""
+    """Copy options from ``forward``: ``F.gelu(x)`` becomes ``F.gelu(x, approximate="tanh")``."""
     for place, node in scope.places:
         if not isinstance(node, ast.Call) or place[1] == "func":
             continue
@@ -964,7 +968,7 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
-    """Return an argument under its name in this scope: ``ctx.dt`` for ``dt``."""
+    """Return an argument under its name in this scope, such as ``ctx.dt`` for ``dt``."""
     text = ast.unparse(node)
     return parse(next((it for it in scope.names if it.split(".")[-1] == text), text))
 
@@ -1015,7 +1019,7 @@ def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing factor that has one dim fewer."""
+    """Add a missing factor that has one dim fewer than the expression."""
     for place, node in _values(scope):
         if _tensors_of(node):
             for name in scope.tensors:
@@ -1023,7 +1027,7 @@ def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x[i] += y`` for ``x[i] = y`` with overlaps, or ``s += y`` for ``s = y`` in a loop."""
+    """Replace ``x[i] = y`` with ``x[i] += y``, or ``s = y`` with ``s += y`` inside a loop."""
     in_loops = {
         id(statement)
         for _, node in scope.places
@@ -1044,7 +1048,7 @@ def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y`` with repeated indices."""
+    """Replace ``x[i] += y`` with ``x.index_put_((i,), y, accumulate=True)`` if indices repeat."""
     for place, node in scope.places:
         match node:
             case ast.AugAssign(ast.Subscript(ast.Name(name), index), ast.Add(), value):
@@ -1056,7 +1060,7 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing factor or divisor: a name of the scope, or 1 minus it."""
+    """Add a missing factor or divisor: a name in the scope, or 1 minus that name."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1068,7 +1072,7 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
-    """Return a product. The factor comes where an author would write it, as in ``2 * x * g``."""
+    """Return a product, with the factor where an author would write it, as in ``2 * x * g``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return ast.BinOp(multiplied(factor, node.left), node.op, node.right)
     return ast.BinOp(factor, ast.Mult(), node)
@@ -1102,7 +1106,7 @@ CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
 
 def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing constant of a formula, such as the factor of a normal density."""
+    """Add a missing constant, such as the factor of the normal density."""
     if not any(is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
         return
     for place, node in _values(scope):
@@ -1124,7 +1128,7 @@ def other_directions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``1 - y`` or ``y ** 2`` for ``y``."""
+    """Replace ``y`` with ``1 - y`` or ``y ** 2``."""
     for place, node in _loads(scope):
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.names:
             for text in ("1 - {}", "1 + {}", "{} ** 2", "{} ** 3"):
@@ -1134,7 +1138,7 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.abs()`` for ``x``."""
+    """Replace ``x`` with ``x.abs()``."""
     for place, node in _loads(scope):
         if ast.unparse(node) in scope.names:
             yield place, _method(node, "abs()")
@@ -1184,7 +1188,7 @@ def _may_be_a_tuple(node: ast.expr) -> bool:
 
 
 def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``z.conj()`` for ``z`` in a formula with complex numbers."""
+    """Replace ``z`` with ``z.conj()`` in a formula with complex numbers."""
     if scope.mentions(ARE_COMPLEX):
         for place, node in _names(scope):
             if _tensors_of(node):
@@ -1221,12 +1225,12 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the places that read names of the scope."""
+    """Yield the places at which the method reads a name of the scope."""
     return ((place, node) for place, node in _loads(scope) if ast.unparse(node) in scope.names)
 
 
 def changed_at_once(scope: Scope) -> Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...]]]:
-    """Transpose or conjugate a saved tensor at every use."""
+    """Transpose or conjugate a saved tensor everywhere it is used."""
     for place, node in scope.places:
         if not isinstance(node, ast.Assign) or ".saved_tensors" not in ast.unparse(node.value):
             continue
@@ -1284,7 +1288,7 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add or merge a dim so that two shapes fit."""
+    """Add a dim or merge two dims, so that two shapes match."""
     for place, node in [*_values(scope), *_inner(scope)]:
         if not _tensors_of(node):
             continue
@@ -1295,7 +1299,7 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_reshapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use the shape of another tensor."""
+    """Reshape an expression to the shape of another tensor."""
     for place, node in [*_values(scope), *_inner(scope)]:
         if _tensors_of(node):
             for name in scope.tensors:
@@ -1303,7 +1307,7 @@ def missing_reshapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.flatten(1).norm(dim=1)`` for ``x.norm(dim=1)``, to get one number per sample."""
+    """Replace ``x.norm(dim=1)`` with ``x.flatten(1).norm(dim=1)``: one number per sample."""
     for place, node in scope.places:
         reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
         match node:
@@ -1317,7 +1321,7 @@ def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add or subtract the sum along another dim: the effect of each element on the others."""
+    """Add or subtract a sum along a dim: the effect of each element on the other elements."""
     for place, node in _values(scope):
         match node:
             case ast.Call(ast.Attribute(value, "sum" | "mean" as call), args, keywords):
@@ -1329,7 +1333,7 @@ def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``(a + a.mT)`` for ``a``, because the matrix occurs twice in the formula."""
+    """Replace ``a`` with ``(a + a.mT)``, for a matrix that occurs twice in the formula."""
     for place, node in [*_values(scope), *_inner(scope)]:
         matrices = scope.mentions(MULTIPLY_MATRICES)
         if matrices and isinstance(node, ast.Name) and node.id in scope.tensors:
@@ -1339,7 +1343,7 @@ def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Subtract the mean, or the projection onto a tensor of the scope."""
+    """Subtract the mean, or the projection onto another tensor."""
     if not scope.mentions(REDUCE):
         return
     for place, node in _values(scope):
@@ -1363,7 +1367,7 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Save another tensor, or store another value in an attribute of ctx."""
+    """Save a different tensor, or store a different value in an attribute of ``ctx``."""
     args = [arg.arg for arg in scope.method.args.args]
     of_inputs = [f"{args[1]}[{i}]" for i in range(4)] if scope.method.name != "forward" else []
     for place, node in scope.places:
@@ -1505,9 +1509,9 @@ SAID = {
 
 
 def said_of(edit: Edit) -> str:
-    """Name the mistake that an edit fixes, without the correction.
+    """Describe the mistake that an edit fixes, without giving away the correction.
 
-    Return ``""`` if it has no name.
+    Return ``""`` if there is no description for this mistake.
     """
     if edit.kind in SAID:
         return SAID[edit.kind]
@@ -1588,15 +1592,15 @@ LIKELY_FOR = {
 
 
 def sooner(rule: str, what: Edit | Kind) -> float:
-    """Return the cost of an edit or of a kind of edit, given the broken rule."""
+    """Return the cost of an edit, or of a kind of edit, for a finding of the given rule."""
     name = what.kind if isinstance(what, Edit) else what.name
     return what.cost - (name in LIKELY_FOR.get(rule, ()))
 
 
 def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:
-    """Return a predicate: whether an edit can change the values returned at some positions.
+    """Return a test of whether an edit can change the values returned at some positions.
 
-    The predicate rejects edits of assignments that affect only other returned values.
+    The test rejects edits to assignments that affect only other returned values.
     """
     returns = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
     tuples = [it for it in returns if isinstance(it, ast.Tuple)]
@@ -1630,7 +1634,7 @@ def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit]
 
 
 def _written_to(node: ast.Assign | ast.AugAssign | ast.Expr) -> Sequence[ast.expr]:
-    """Return the targets that a statement writes to. For ``x.add_(y)`` this is ``x``."""
+    """Return the targets that a statement writes to. For ``x.add_(y)``, the target is ``x``."""
     match node:
         case ast.Assign(targets):
             return targets

@@ -1,8 +1,9 @@
-"""Search for a repair of a Function that runs in another process, such as a sandbox.
+"""Search for a repair for a Function that runs in another process, such as a sandbox.
 
 This process reads the source and makes the edits. The other process runs the edited code and
-returns gradients and outputs, which this process compares. These results may be false: in the worst
-case, a false result hides a repair or suggests one that does not work.
+returns gradients and outputs. This process compares them with the expected values. The other
+process might return false results: in the worst case, they hide a repair, or they suggest a repair
+that does not work.
 """
 
 from __future__ import annotations
@@ -36,27 +37,30 @@ from autograd_doctor.repair import Repair
 AT_ONCE = 40  # edits per question
 
 Sources = Mapping[str, str]
-"""The source of each method (its ``def``), by name."""
+"""The source of each method (its ``def`` statement). The keys are the methods' names."""
 
 Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
-"""The results of backward, for each edit and each cotangent of a question.
+"""The results of ``backward``, for each edit and each cotangent in a question.
 
-If the question has no cotangents, the results of forward. An error is represented by ``None``.
+If the question has no cotangents, these are the results of ``forward``. ``None`` stands for an
+error.
 """
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Runs edits in another process, as a :class:`~.runner.Runner`.
+    """A :class:`~.runner.Runner` that runs edits in another process.
 
     Attributes:
         cells: The source of the module, as notebook cells. Python knows them as ``<cell 1>`` and so
             on.
         name: The name of the class.
-        seen: Evidence with the expected gradients.
+        seen: The evidence, with the expected gradients.
         ask: Sends a question to the other process.
-        verified: Returns a repair with the inputs on which the class with edited methods is right.
-        computes: The inputs of one forward call, and a check of the values that it returns.
+        verified: Takes the edited methods. Returns a repair that names the inputs on which the
+            edited class is correct.
+        computes: The inputs of one call to ``forward``, and a function that checks the returned
+            values.
     """
 
     cells: Sequence[str]
@@ -85,13 +89,13 @@ class Elsewhere:
         return self._questions[0].wanted if self._questions else ()
 
     def now(self) -> float:
-        """Return wall-clock seconds, because this process only waits for the other one."""
+        """Return the wall-clock time in seconds, because this process only waits."""
         return time.monotonic()
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """For each fix, yield which of the wanted gradients are right."""
+        """For each fix, yield which of the wanted gradients are correct."""
         for part in _batches(fixes if self._questions else ()):
             sources = [_sources(fix) for fix in part]
             first, *others = self._questions
@@ -111,7 +115,7 @@ class Elsewhere:
         return [() if it is None else question.right(it, wrong) for it in answers]
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether forward returns the right values."""
+        """For each fix, yield whether ``forward`` returns the correct values."""
         if self.computes is None:
             return
         inputs, is_right = self.computes
@@ -124,11 +128,11 @@ class Elsewhere:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield nothing, because this process cannot see the values of single expressions."""
+        """Yield nothing, because this process cannot see the values of individual expressions."""
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
+        """Return a repair that names the inputs on which the fix works, or ``None``."""
         return self.verified(_sources(fix))
 
 

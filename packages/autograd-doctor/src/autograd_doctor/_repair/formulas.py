@@ -1,15 +1,15 @@
 """Compute the value that an expression of backward should have, and find a formula for it.
 
-Other edits are tried one by one. For formulas, two passes cover all expressions. First, backward
-runs once with a zero added to the value of each expression, and autograd computes how the gradients
-depend on these zeros. This gives the values that would make the gradients right. Then thousands of
-formulas are compared with these values as plain numbers, and the search runs only the formulas that
-fit. A formula is a product or a quotient of values that the method knows, a matrix product, a sum,
-a mask, or an expression of ``forward``.
+Other edits are tried one by one, but two passes are enough to find the formulas for all
+expressions. First, ``backward`` runs once with a zero added to the value of each expression.
+Autograd computes how the gradients depend on these zeros. This gives the values that would make the
+gradients correct. Then thousands of formulas are compared with these values numerically, and the
+search runs only the formulas that fit. A formula is a product or quotient of values that the method
+can access, a matrix product, a sum, a mask, or an expression from ``forward``.
 
-A few random projections represent all elements of the gradients. The method assumes that the
-gradients depend linearly on the expression, which is usually true. Otherwise it misses a formula,
-or the formula turns out to be wrong when it is run.
+A few random projections represent all elements of the gradients. The search assumes that the
+gradients depend linearly on the expression, which is usually true. Otherwise, the search misses a
+formula, or it finds a formula that turns out to be wrong when it runs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from autograd_doctor._repair.edits import (
 from autograd_doctor.evidence import Expected
 
 COST = 1.55  # cost of the simplest formula
-PROJECTIONS = 32  # if there are more projections than elements, only the right value fits them
+PROJECTIONS = 32  # if there are more projections than elements, only the correct value fits them
 COMPARED = 5  # projections that formulas are compared with
 MOST_NAMES = 12
 MOST_TERMS = 120
@@ -57,12 +57,12 @@ LONGEST = 60  # characters in a formula of forward
 HOLE = "__hole__"
 
 Frame = Mapping[str, Any]
-"""The names that a method knows at one place, with their values."""
+"""The names that a method can access at one place, with their values."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """An expression of backward, its value, and the names known when it was computed."""
+    """An expression in ``backward``, its value, and the names defined when it was computed."""
 
     place: Place
     node: ast.expr
@@ -91,14 +91,14 @@ class Term:
 
 
 class Holes:
-    """Adds a zero that requires grad to each value, and records the names known at each place."""
+    """Add a zero that requires grad to each value, and record the names defined at each place."""
 
     def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
         self._places = places
         self._seen: dict[int, Spot | None] = {}
 
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
-        """Return a value with its zero added."""
+        """Return a value to which its zero has been added."""
         if not is_float(value) or number in self._seen or value.numel() > MOST_ELEMENTS:
             self._seen[number] = None  # not a number, or computed several times
             return value
@@ -117,9 +117,10 @@ class Holes:
 
 
 def hole_edits(places: Sequence[tuple[Place, ast.expr]]) -> Sequence[Edit]:
-    """Return edits that wrap expressions in calls of :data:`HOLE`.
+    """Return edits that wrap each expression in a call to :data:`HOLE`.
 
-    A call gets the number of the place, the value, and the names known there.
+    The arguments of the call are the number of the place, the expression's value, and the names
+    that are defined there.
     """
     known = ast.Call(ast.Name("locals", ast.Load()), [], [])
     hole = ast.Name(HOLE, ast.Load())
@@ -131,10 +132,11 @@ def hole_edits(places: Sequence[tuple[Place, ast.expr]]) -> Sequence[Edit]:
 
 @dataclass(frozen=True)
 class Projected:
-    """The error of some gradients, and its dependence on each spot, along random directions.
+    """The error of some gradients along random directions, and how this error depends on each spot.
 
-    ``lacking`` holds the error along each direction, and ``slack`` its uncertainty. ``weights``
-    holds one tensor per spot and direction, with the shape of the spot's value.
+    ``lacking`` holds the error along each direction, and ``slack`` holds the uncertainty of this
+    error. ``weights`` holds one tensor for each spot and direction, with the shape of the spot's
+    value.
     """
 
     lacking: Tensor
@@ -145,13 +147,14 @@ class Projected:
 def projected(
     spots: Sequence[Spot], grad: Tensor, expected: Expected, seed: int
 ) -> Projected | None:
-    """Return the error of a gradient and each spot's effect, or ``None`` without effects.
+    """Return a gradient's error and each spot's effect on it, or ``None`` if there is no effect.
 
     Args:
-        spots: Expressions of backward.
+        spots: Expressions in ``backward``.
         grad: A gradient that backward returned, with its graph.
-        expected: The true gradient.
-        seed: Determines the directions. Each gradient has its own, so that errors do not cancel.
+        expected: The expected gradient.
+        seed: The seed for the directions. Each gradient has its own directions, so that errors do
+            not cancel.
     """
     if not grad.requires_grad:
         return None
@@ -184,7 +187,7 @@ def projected(
 
 
 def together(parts: Sequence[Projected]) -> Projected:
-    """Return the projections of several gradients as one."""
+    """Combine the projections of several gradients into one."""
     if len(parts) == 1:
         return parts[0]
     weights: dict[int, Sequence[Tensor]] = {}
@@ -206,7 +209,7 @@ def together(parts: Sequence[Projected]) -> Projected:
 class Rows:
     """Terms as the rows of a matrix.
 
-    Each row has as many numbers as the expression has elements.
+    Each row has one number for each element of the expression.
     """
 
     terms: Sequence[Term]
@@ -220,7 +223,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A constant factor, written as a quotient of two texts. Either text may be empty."""
+    """A constant factor, written as a quotient.
+
+    Its numerator and its denominator can be empty strings.
+    """
 
     above: str
     below: str
@@ -232,11 +238,11 @@ class Words:
     """The terms and constants that a formula may use at one place.
 
     Args:
-        frame: The names known at this place, with their values.
+        frame: The names that are defined at this place, with their values.
         scope: The scope of backward.
-        written: Expressions of forward that may be evaluated in the frame.
-        globals: The names of the module.
-        known: A cache of the values of expressions, shared by all places.
+        written: Expressions from ``forward`` that can be evaluated in the frame.
+        globals: The global names of the module.
+        known: A cache that stores the values of expressions and is shared by all places.
     """
 
     def __init__(
@@ -265,9 +271,9 @@ class Words:
         return self._known[key]
 
     def rows(self, what: str, shape: Sequence[int], dtype: torch.dtype) -> Rows:
-        """Return the terms of one kind that broadcast to a shape.
+        """Return the terms of one kind that can be broadcast to a shape.
 
-        Kinds: ``terms``, ``masks``, ``products``.
+        The kinds are ``terms``, ``masks`` and ``products``.
         """
         key = what, shape, dtype
         if key not in self._rows:
@@ -276,7 +282,7 @@ class Words:
 
     @cached_property
     def named(self) -> Sequence[Term]:
-        """The named tensors."""
+        """The tensors that have a name."""
         found = []
         for text in self._scope.names:
             if text.startswith("_"):  # a leading underscore means that the author does not use it
@@ -288,7 +294,7 @@ class Words:
 
     @cached_property
     def scalars(self) -> Sequence[Scalar]:
-        """The numbers that may be a constant factor."""
+        """The numbers that can be a constant factor."""
         known: dict[str, tuple[float, float]] = {}
         for text in (*self._scope.names, *self._scope.numbers):
             value = self._value(text)
@@ -301,7 +307,7 @@ class Words:
                 known[f"({text} + 1)"] = value + 1.0, 0.4
                 known[f"({text} - 1)"] = value - 1.0, 0.3
         lengths = {length for term in self.named for length in term.value.shape}
-        chance = set()  # numbers that may be right only for this shape
+        chance = set()  # numbers that may be correct only for this shape
         for number in (2, 3, 4):
             known.setdefault(str(number), (float(number), 0.15))
             if lengths & {number, number + 1}:
@@ -328,7 +334,7 @@ class Words:
 
     @cached_property
     def numbers(self) -> Mapping[str, tuple[float, float]]:
-        """The values and costs of the numbers that a formula for a number may use."""
+        """The values and costs of the numbers that can occur in a formula for a number."""
         known: dict[str, tuple[float, float]] = {}
         for text in (*self._scope.names, *self._scope.numbers):
             value = self._value(text)
@@ -353,7 +359,7 @@ class Words:
 
     @cached_property
     def masks(self) -> Sequence[Term]:
-        """Conditions on elements, as zeros and ones."""
+        """Conditions on elements, as tensors of zeros and ones."""
         texts = dict.fromkeys(it for text in self._written for it in _conditions(text))
         found = [*((text, 0.4) for text in texts), *((term.text, 0.1) for term in self.named)]
         values = ((text, cost, self._value(text)) for text, cost in found)
@@ -371,7 +377,7 @@ class Words:
 
     @cached_property
     def terms(self) -> Sequence[Term]:
-        """Expressions of one or two names. Simple expressions come first."""
+        """Expressions with one or two names. Simple expressions come first."""
         floats = [term for term in self.named if _is_inexact(term.value)]
         found = [*floats]
         for text in self._written:
@@ -407,7 +413,7 @@ class Words:
 
     @cached_property
     def products(self) -> Sequence[Term]:
-        """Matrix products of two names, and sums over products of them."""
+        """Matrix products of two names, and sums over elementwise products of two names."""
         floats = [term for term in self.named if _is_inexact(term.value)]
         found = []
         if self._scope.mentions(r"@|matmul|mm\(|einsum|linear"):
@@ -433,7 +439,7 @@ class Words:
 
 
 def _lengths(term: Term) -> Iterator[tuple[str, float]]:
-    """Yield the lengths of a tensor, each with its code."""
+    """Yield the lengths of a tensor, each with the code that computes it."""
     shape = term.value.shape
     for dim, length in enumerate(shape):
         at = dim - len(shape) if dim == len(shape) - 1 else dim
@@ -484,7 +490,7 @@ def _is_inexact(value: Tensor) -> bool:
 
 
 def _conditions(text: str) -> Iterator[str]:
-    """Yield the conditions for a slope of a formula of forward, such as ``x > 0`` for a relu."""
+    """Yield conditions in the slope of a formula from ``forward``, such as ``x > 0`` for relu."""
     node = parse(text)
     match node:
         case ast.Compare():
@@ -520,7 +526,10 @@ NOT_PURE = re.compile(
 
 
 def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
-    """Return the expressions in some methods, also with local names written out."""
+    """Return the expressions in some methods.
+
+    Also return each one with its local names expanded.
+    """
     found: dict[str, None] = {}
     for tree in trees:
         defined = _definitions(tree)
@@ -593,7 +602,7 @@ def formulas(
     found: Projected,
     words: Callable[[Spot], Words],
 ) -> Iterator[Edit]:
-    """Yield edits of single expressions that make the projections right.
+    """Yield edits to single expressions that make the projections correct.
 
     Simple edits come first.
     """
@@ -611,7 +620,7 @@ def formulas(
 
 
 def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
-    """Whether, judging by the projections, another value makes the gradients right."""
+    """Whether, judging by the projections, another value can make the gradients correct."""
     if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
         return True
     along = torch.stack([weight.double().reshape(-1) for weight in weights])
@@ -623,7 +632,7 @@ def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
 def _different(
     spots: Sequence[Spot], weights: Mapping[int, Sequence[Tensor]]
 ) -> Iterator[tuple[int, Sequence[Tensor]]]:
-    """Yield one spot from each group with the same weights, because the same formulas fit."""
+    """Yield one spot for each set of equal weights, because the same formulas fit the others."""
     seen: list[tuple[Tensor, Tensor]] = []
     for number, weight in weights.items():
         value = spots[number].value
@@ -718,13 +727,13 @@ def _rows(terms: Sequence[Term], shape: Sequence[int], dtype: torch.dtype) -> Ro
 
 
 def _broadcasts(shape: Sequence[int], into: Sequence[int]) -> bool:
-    """Whether a shape broadcasts to another shape without changing it."""
+    """Whether a shape can be broadcast to another shape without changing the other shape."""
     pairs = zip(reversed(shape), reversed(into), strict=False)
     return len(shape) <= len(into) and all(a in (1, b) for a, b in pairs)
 
 
 def _projections(spot: Spot, words: Words) -> Iterator[Term]:
-    """Yield an expression minus its mean, and minus its projection onto a tensor."""
+    """Yield an expression minus its mean, and minus its projection onto another tensor."""
     value = spot.value
     names = [
         t for t in words.named if _is_inexact(t.value) and _broadcasts(t.value.shape, value.shape)
@@ -762,9 +771,11 @@ class _Comparison:
     def products(
         self, bases: Rows, factors: Rows, target: Tensor
     ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
-        """Yield products that fit a target: base, factor, constant, and whether the factor divides.
+        """Yield products that equal a target.
 
-        The constant is ``None`` if it is 1. It is -1 if the text of its numerator is ``-1``.
+        Each one is described by a base, a factor, a constant, and whether to divide by the factor.
+
+        A constant of 1 is ``None``. A constant whose numerator is the string ``-1`` is -1.
         """
         if not bases.terms or not factors.terms:
             return
@@ -799,7 +810,7 @@ class _Comparison:
                 return
 
     def _scalar(self, low: float, high: float) -> Iterator[Scalar | None]:
-        """Yield the simplest constants between two numbers."""
+        """Yield the simplest constants that lie between two numbers."""
         if low <= 1 <= high:
             yield None
         if low <= -1 <= high:
@@ -819,7 +830,7 @@ def _cost(scalar: Scalar | None) -> float:
 
 
 def _product(node: ast.expr, factor: Term, scalar: Scalar | None, over: bool) -> ast.expr:
-    """Return a product or quotient of an expression and a factor, times a constant."""
+    """Return the product or quotient of an expression and a factor, multiplied by a constant."""
     if factor.text:
         node = ast.BinOp(node, ast.Div() if over else ast.Mult(), factor.node)
     if scalar is None:

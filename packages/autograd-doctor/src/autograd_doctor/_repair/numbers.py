@@ -1,10 +1,10 @@
 """Compute the number that an expression of backward should have, and find a formula for it.
 
-This is for expressions whose value is a single Python number, such as ``1 - ctx.eps``, or the
-count in ``grad / target.numel()``. Backward runs with the number, with its double and with its
-triple. If the gradients depend linearly on the number or on its inverse, these runs give the number
-that would make the gradients right. Then sums, products and quotients of the numbers that backward
-knows are compared with it.
+This module handles expressions whose value is a single Python number, such as ``1 - ctx.eps``, or
+the count in ``grad / target.numel()``. ``backward`` runs three times: with the number, with twice
+the number, and with three times the number. If the gradients depend linearly on the number or on
+its inverse, these runs determine the number that would make the gradients correct. This number is
+then compared with sums, products and quotients of the numbers that ``backward`` can access.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST_OWN = 20  # characters of an expression that a formula may contain
 
 @dataclass(frozen=True)
 class Number:
-    """An expression whose value is a number, and the names known when it was computed."""
+    """An expression whose value is a number, and the names defined when it was computed."""
 
     place: Place
     node: ast.expr
@@ -43,7 +43,7 @@ class Number:
 
 
 class NumberHoles:
-    """Records the numbers at some places, and replaces one of them at a time."""
+    """Record the numbers at some places, and replace one of these numbers at a time."""
 
     def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
         self._places = places
@@ -63,7 +63,7 @@ class NumberHoles:
 
     @contextmanager
     def replaced(self, number: int, value: float) -> Iterator[None]:
-        """Replace one number inside the ``with`` block."""
+        """Replace one number inside the block."""
         self._replaced = number, value
         try:
             yield
@@ -72,14 +72,14 @@ class NumberHoles:
 
     @property
     def found(self) -> Sequence[tuple[int, Number]]:
-        """The numbers that were computed exactly once, with their keys."""
+        """The numbers that were computed exactly once, each with the number of its place."""
         known = [(key, it) for key, it in sorted(self._seen.items()) if it is not None]
         return known[:MOST_PLACES]
 
 
 @dataclass(frozen=True)
 class Needed:
-    """The number that makes the gradients right, and its uncertainty."""
+    """The number that makes the gradients correct, and its uncertainty."""
 
     value: float
     slack: float
@@ -91,13 +91,13 @@ def needed(
     run: Callable[[float], Sequence[Tensor] | None],
     expected: Sequence[Expected],
 ) -> Iterator[Needed]:
-    """Yield the number that would make some gradients right, if there is one.
+    """Yield the number that would make some gradients correct, if there is one.
 
     Args:
         before: The number that backward uses.
-        now: The gradients with this number.
+        now: The gradients that result from this number.
         run: Returns the gradients for another number, or ``None`` if backward raises.
-        expected: The true gradients.
+        expected: The expected gradients.
     """
     double, triple = (2 * before, 3 * before) if before else (1.0, 2.0)
     truth, room = _flat([it.value for it in expected]), _flat([it.tolerance for it in expected])
@@ -143,7 +143,7 @@ def formulas_of(
     Args:
         number: The expression to replace.
         target: The value that the formula must have.
-        known: Other numbers: their values and costs, by their code.
+        known: Maps the code of each available number to the number's value and cost.
     """
     fitting = sorted(_fitting(number, target, known), key=lambda it: it[0])
     own = ast.unparse(number.node)

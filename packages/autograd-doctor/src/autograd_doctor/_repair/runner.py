@@ -1,4 +1,4 @@
-"""Run a Function with edited methods, and find out which of its gradients are right."""
+"""Run a Function with edited methods, and find out which of its gradients are correct."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ from autograd_doctor.evidence import Evidence, Expected, Failure
 from autograd_doctor.repair import Repair
 
 Slots = Sequence[int]
-"""Gradients, given by their indices among the wanted gradients."""
+"""A group of gradients, given by their indices among the wanted gradients."""
 
 WordsIn = Callable[[Frame], Words]
-"""Returns the terms that a formula may use where these names are known."""
+"""Returns the terms that a formula can use at a place where these names are defined."""
 
 
 class Runner(Protocol):
-    """Runs edited methods of a Function, in this process or in another one."""
+    """An object that runs edited methods of a Function, in this process or in another process."""
 
     @property
     def methods(self) -> Mapping[str, Method]:
-        """The author's methods, by name."""
+        """The author's methods. The keys are their names."""
 
     @property
     def wanted(self) -> Sequence[int]:
@@ -72,9 +72,9 @@ class Runner(Protocol):
 
     @property
     def sees_values(self) -> bool:
-        """Whether the runner can see the values of single expressions.
+        """Whether the runner can see the values of individual expressions.
 
-        The search for formulas needs them.
+        The search for formulas needs these values.
         """
 
     def now(self) -> float:
@@ -83,13 +83,13 @@ class Runner(Protocol):
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """For each fix, yield which of the wanted gradients are right.
+        """For each fix, yield which of the wanted gradients are correct.
 
-        None is right if the code raises.
+        If the code raises, no gradient counts as correct.
 
-        An empty fix means the unchanged Function. ``wrong`` holds the indices, among the wanted
-        gradients, of those that are wrong without a fix. If a fix makes none of them right, the
-        runner abandons it early, and it counts as useless for all gradients.
+        An empty fix stands for the unchanged Function. ``wrong`` lists the gradients that are wrong
+        without a fix, as indices among the wanted gradients. If a fix corrects none of these
+        gradients, the runner stops early, and no gradient counts as correct.
         """
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
@@ -98,16 +98,16 @@ class Runner(Protocol):
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas for expressions of backward that make a group of gradients right.
+        """Yield formulas for expressions in ``backward`` that make a group of gradients correct.
 
         Args:
             scope: The scope of backward.
-            groups: Gradients, given by their indices among the wanted gradients.
+            groups: Groups of gradients, given by their indices among the wanted gradients.
             concerns: Whether an edit can change one of these gradients.
         """
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
+        """Return a repair that names the inputs on which the fix works, or ``None``."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Runner(Protocol):
 # --------------------------------------------------------------------------------------------------
 
 Returned = tuple[Any, ...] | None
-"""The results of backward for one cotangent, or ``None`` if it raised."""
+"""The values that ``backward`` returned for one cotangent, or ``None`` if ``backward`` raised."""
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,12 @@ class Question:
     expected: Sequence[tuple[Expected, ...]]  # for each wanted input and each cotangent
 
     def right(self, answers: Iterable[Returned], wrong: Sequence[int] = ()) -> tuple[bool, ...]:
-        """Return which of the wanted inputs get the right gradient, or none if backward raises.
+        """For each wanted input, return whether its gradient is correct.
 
-        If every gradient in ``wrong`` is still wrong, the others are not compared and count as
-        wrong too.
+        If ``backward`` raises, no gradient is correct.
+
+        If every gradient in ``wrong`` is still wrong, the remaining gradients are not compared, and
+        they also count as wrong.
         """
         right = [True] * len(self.wanted)
         tensors = [isinstance(value, Tensor) for value in self.inputs]
@@ -153,7 +155,7 @@ class Question:
         return tuple(right)
 
     def gradients_in(self, returned: Returned, slots: Slots) -> Sequence[Tensor] | None:
-        """Return some of the wanted gradients, or ``None`` if one has a wrong shape."""
+        """Return some of the wanted gradients, or ``None`` if one of them has the wrong shape."""
         if returned is None or len(returned) < len(self.inputs):
             return None
         chosen = [returned[self.wanted[slot]] for slot in slots]
@@ -162,14 +164,14 @@ class Question:
         return tensors if [grad.shape for grad in tensors] == shapes else None
 
     def expected_in(self, slots: Slots) -> Sequence[Expected]:
-        """Return some of the true gradients for the first cotangent."""
+        """Return some of the expected gradients for the first cotangent."""
         return [self.expected[0][slot] for slot in slots]
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
-    """Whether one of the wrong gradients is right now.
+    """Whether at least one of the gradients in ``wrong`` is now correct.
 
-    If none is given, any right gradient counts.
+    If ``wrong`` is empty, any correct gradient counts.
     """
     return any(right[slot] for slot in wrong) if right and wrong else any(right)
 
@@ -186,7 +188,7 @@ def _is_right(grad: Any, expected: Expected) -> bool:
 
 
 def question_of(evidence: Evidence) -> Question | None:
-    """Return the expected gradients from the evidence, or ``None`` if none is known."""
+    """Return the expected gradients in a :class:`Question`, or ``None`` if none are known."""
     compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
     if not compared:
         return None
@@ -218,9 +220,9 @@ def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
 
 
 class Graph:
-    """The graph of one forward pass. Its node can receive cotangents repeatedly.
+    """The graph of one forward pass, through which ``backward`` can run repeatedly.
 
-    If an edited backward writes to saved tensors, the graph runs forward again.
+    If an edited ``backward`` writes to saved tensors, ``forward`` runs again to create a new graph.
     """
 
     def __init__(
@@ -243,12 +245,12 @@ class Graph:
         self._versions = self._written()
 
     def _written(self) -> list[int]:
-        """Return how many times each tensor of the node has been modified."""
+        """Return how many times each tensor that the node saved has been modified."""
         held = (*getattr(self.node, "saved_tensors", ()), *vars(self.node).values())
         return [value._version for value in held if isinstance(value, Tensor)]
 
     def answers(self, backward: Callable[..., Any]) -> Iterator[Returned]:
-        """Yield the results of a backward for each cotangent."""
+        """Yield the values that an edited ``backward`` returns for each cotangent."""
         return (self._answer(backward, sent) for sent in self._sent)
 
     def _answer(self, backward: Callable[..., Any], sent: Sequence[Tensor | None]) -> Returned:
@@ -262,7 +264,7 @@ class Graph:
                 self._take(self._again())
 
     def traced(self, backward: Callable[..., Any]) -> Returned:
-        """Return the results of a backward for the first cotangent, with their graph."""
+        """Return the result of an edited ``backward`` for the first cotangent, with its graph."""
         try:
             with torch.enable_grad():
                 return as_tuple(backward(self.node, *map(_copy, self._sent[0])))
@@ -293,7 +295,7 @@ def graph_of(
     sent: Sequence[Sequence[Tensor | None]],
     seed: int,
 ) -> Graph | None:
-    """Return the graph of one forward pass, or ``None`` if there is none."""
+    """Run forward once, and return its graph, or ``None`` if there is no graph."""
     again = partial(_run, subject, inputs, wanted, seed)
     run = attempt(again)
     if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
@@ -306,19 +308,19 @@ def _run(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: i
 
 
 def edited(subject: Subject, function: type[Function]) -> Subject:
-    """Return a subject that uses an edited Function."""
+    """Return a copy of the subject that uses an edited Function."""
     return replace(subject, function=function, call=function.apply)
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs edits in this process, as a :class:`Runner`.
+    """A :class:`Runner` that runs edits in this process.
 
     Attributes:
         subject: A Function.
-        seen: Evidence on the example and on other inputs, with the expected gradients.
+        seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        verified: Returns a repair with the inputs on which an edited Function is right.
+        verified: Returns a repair that names the inputs on which an edited Function is correct.
     """
 
     subject: Subject
@@ -339,7 +341,7 @@ class InProcess:
         return self.subject.function
 
     def now(self) -> float:
-        """Return the computing time of this thread in seconds."""
+        """Return the CPU time of this thread in seconds."""
         return time.thread_time()
 
     @property
@@ -362,7 +364,7 @@ class InProcess:
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """For each fix, yield which of the wanted gradients are right."""
+        """For each fix, yield which of the wanted gradients are correct."""
         for fix in fixes if self._asked else ():
             if not fix:
                 yield fix, self._right_with(self._function.backward, wrong)
@@ -414,7 +416,7 @@ class InProcess:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas that make a group of gradients right."""
+        """Yield formulas that make a group of gradients correct."""
         words = self._words(scope)
         tensors = self._tensor_formulas(scope, words, concerns)
         numbers = self._number_formulas(scope, words, concerns)
@@ -478,13 +480,13 @@ class InProcess:
         return found
 
     def _with_holes(self, edits: Sequence[Edit], holes: Any) -> Callable[..., Any] | None:
-        """Return backward with calls of an object around some expressions."""
+        """Return ``backward`` with some expressions wrapped in calls to ``holes``."""
         with made_together(edits):
             made = self.methods["backward"].compiled()
         return None if made is None else with_helpers(made, {HOLE: holes})
 
     def _words(self, scope: Scope) -> WordsIn:
-        """Return a function that returns the terms known in a frame."""
+        """Return a function that returns the terms that a formula can use in a frame."""
         method = self.methods["backward"]
         others = [it.tree for it in self.methods.values() if it is not method]
         written = formulas_in([*others, method.tree])
@@ -501,19 +503,20 @@ class InProcess:
         return words
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
+        """Return a repair that names the inputs on which the fix works, or ``None``."""
         function = with_fix(self._function, fix, self.methods)
         return self.verified(function) if function else None
 
 
 @dataclass(frozen=True)
 class ByOutcome:
-    """Runs edits of a Function, or of a plain function, as a :class:`Runner`.
+    """A :class:`Runner` for code that is tested only by its result: a Function or a plain function.
 
     Attributes:
         code: A Function class or a function.
-        is_right: Whether the edited code returns the right result.
-        passes: Tries the edited code on more inputs. Returns a repair, or ``None`` if one is wrong.
+        is_right: Whether the edited code returns the correct result.
+        passes: Tests the edited code on more inputs. Returns a repair, or ``None`` if a result is
+            wrong.
     """
 
     code: Any
@@ -524,7 +527,7 @@ class ByOutcome:
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The methods. A plain function counts as a single method that computes the result."""
+        """The methods. A plain function counts as a class with a single method."""
         if isinstance(self.code, type):
             found = {name: method_of(self.code, name) for name in METHODS}
         else:
@@ -532,17 +535,17 @@ class ByOutcome:
         return _with_helpers(found)
 
     def now(self) -> float:
-        """Return the computing time of this thread in seconds."""
+        """Return the CPU time of this thread in seconds."""
         return time.thread_time()
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield nothing, because no gradient is known."""
+        """Yield nothing, because no expected gradient is known."""
         return iter(())
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether the code returns the right result."""
+        """For each fix, yield whether the code returns the correct result."""
         for fix in fixes:
             if made := self._made(fix):
                 yield fix, self.is_right(made)
@@ -550,11 +553,11 @@ class ByOutcome:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield nothing, because no gradient is known."""
+        """Yield nothing, because no expected gradient is known."""
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
+        """Return a repair that names the inputs on which the fix works, or ``None``."""
         made = self._made(fix)
         return self.passes(made) if made else None
 
@@ -567,7 +570,7 @@ class ByOutcome:
 
 
 def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
-    """Return the known methods and the functions of the module that they call."""
+    """Return the known methods, and the functions in the same module that these methods call."""
     known = {name: method for name, method in found.items() if method is not None}
     return {**known, **{it.name: it for it in helpers_of(known)}}
 
@@ -575,7 +578,7 @@ def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
 def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
     """Return the edited methods, or ``None`` if Python does not accept them.
 
-    If the fix edits a helper function, the methods that call it are compiled again too.
+    If the fix edits a helper function, the methods that call this function are also recompiled.
     """
     with made_together([edit for _, edit in fix]):
         made = {method: method.compiled() for method, _ in fix}

@@ -1,11 +1,11 @@
-"""Search for an edit of the author's code that makes every gradient right.
+"""Search for an edit to the author's code that makes every gradient correct.
 
-One try is a call of the edited ``backward`` on the graph node of an existing forward pass. The
-evidence contains the expected gradients. If an edit is right on the example and on other inputs, it
-is verified on inputs that the search has not used.
+To try an edit, the search calls the edited ``backward`` on the graph node of an existing forward
+pass. Then it compares the result with the expected gradients in the evidence. If an edit works on
+the example and on other inputs, it is verified on inputs that the search has not used.
 
-The search only reads the source. A :class:`~.runner.Runner` runs the edits, in this process or in a
-sandbox.
+The search itself only reads the source and never runs it. A :class:`~.runner.Runner` runs the
+edits, in this process or in a sandbox.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from autograd_doctor.repair import Change, Repair
 SECONDS = 0.5  # seconds for new tries; the results so far are still verified after that
 MORE_SECONDS = 0.2  # seconds for formulas, and for pairs that fix all gradients together
 MOST_VERIFIED = 12  # candidates
-MOST_PARTIAL = 2  # candidates that make only some gradients right
+MOST_PARTIAL = 2  # candidates that make only some gradients correct
 PARTIAL = 12  # edits that fix the same gradients, for pairs
 FIRST_OF_TWO = 2  # edits that fix some of the gradients, each to be combined with a second edit
-FORMULAS_FITTING = 8  # formulas that make the same gradients right; the simplest come first
+FORMULAS_FITTING = 8  # formulas that make the same gradients correct; the simplest come first
 MOST_ALIKE = 6  # pairs of the same edit
 FORMULAS = 1.35  # formulas are compared before edits that cost more than this
 # Kinds of edits that formulas contain.
@@ -54,7 +54,7 @@ KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
 
 @dataclass(frozen=True)
 class Candidate:
-    """Edits that made the gradients right on the inputs of the search."""
+    """Edits that made the gradients correct on the inputs of the search."""
 
     fix: Fix
     file: str
@@ -62,11 +62,11 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, int, int, int]:
-        """The sort key of candidates. Likely edits come first, then short ones.
+        """The sort key for candidates. Likely edits come first, followed by short ones.
 
-        Next come edits that replace the whole right side of a statement, although it may need
-        brackets. Then come candidates without brackets. Most authors write -1 for the last dim, so
-        its sign does not count.
+        If two edits are equally likely and equally long, the edit that replaces the whole right
+        side of a statement comes first, even if it needs parentheses. Then come candidates without
+        parentheses. Most authors write -1 for the last dim, so the minus sign does not count.
         """
         texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
         before, after = ("".join(it).replace("-1", "1") for it in zip(*texts, strict=True))
@@ -77,12 +77,12 @@ class Candidate:
 
     @property
     def edits(self) -> Sequence[Edit]:
-        """The edits, each with its method."""
+        """The edits, each with the method that it changes."""
         return [edit for _, edit in self.fix]
 
     @property
     def summary(self) -> str:
-        """The old and the new code, in words that also fit other people's code."""
+        """The old and the new code, in general terms that also apply to other people's code."""
         return "; ".join(_described(method, edit) for method, edit in self.fix)
 
 
@@ -133,8 +133,9 @@ def search(
     Args:
         runner: Runs the edits.
         finding: The finding to repair.
-        seconds: How long to try edits, if not :data:`SECONDS`.
-        known: Edits that repaired the same mistake in other people's code. They are tried first.
+        seconds: How many seconds the search may take. The default is :data:`SECONDS`.
+        known: Edits that repaired the same mistake in other people's code. The search tries them
+            first.
     """
     deadline = runner.now() + (SECONDS if seconds is None else seconds)
     fixes = fixes_for(Definition(runner.methods), finding)
@@ -156,7 +157,10 @@ def search(
 def _first_verified(
     runner: Runner, candidates: Iterable[Candidate], deadline: float = math.inf
 ) -> Repair | None:
-    """Return the first repair that works, or else the first that removes one of several errors."""
+    """Return the first repair that removes all errors.
+
+    If there is none, return the first repair that removes one of several errors.
+    """
     partial = None
     try:
         for candidate in candidates:
@@ -187,9 +191,9 @@ def _right_values(
     deadline: float,
     known: Collection[Signature],
 ) -> Iterator[Candidate]:
-    """Yield edits and pairs of edits that make every gradient right, in order of likelihood.
+    """Yield edits and pairs of edits that make every gradient correct, most likely first.
 
-    If none is found in time, yield edits that make some of the wrong gradients right.
+    If none is found in time, yield edits that correct only some of the wrong gradients.
     """
     rule, backward = finding.rule, runner.methods.get("backward")
     places = [runner.wanted[k] for k in wrong]
@@ -263,9 +267,9 @@ def _with_formulas(
     edits: Sequence[Edit],
     deadline: float,
 ) -> Iterator[Candidate]:
-    """Yield formulas, then pairs with formulas, then likely edits applied in several places.
+    """Yield formulas, then pairs of edits with a formula, then likely edits in several places.
 
-    Formulas that make only some gradients right are appended to ``some``.
+    Formulas that make only some of the gradients correct are appended to ``some``.
     """
     found, partly = _formulas(runner, backward, wrong, concerns)
     by_cost = sorted(found, key=_cost)
@@ -283,7 +287,7 @@ def _with_formulas(
 def _formulas(
     runner: Runner, backward: Method, wrong: Sequence[int], concerns: Callable[[Edit], bool]
 ) -> tuple[list[Fix], list[Partial]]:
-    """Return the formulas that make every gradient right, and those that make only some right."""
+    """Return the formulas that correct every gradient, and those that correct only some."""
     known = [it for it in runner.methods.values() if it.owners in ((), ("backward",))]
     scope = _scope_of(backward, known)
     found: list[Fix] = []
@@ -311,11 +315,11 @@ def _cost(fix: Fix) -> float:
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
-"""An edit that makes only some of the gradients right, and a flag for each gradient."""
+"""An edit that makes only some of the gradients correct, with a flag for each gradient."""
 
 
 def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> Iterator[Fix]:
-    """Yield edits that fix some wrong gradients and cannot affect the remaining ones."""
+    """Yield edits that correct some of the wrong gradients and cannot affect the remaining ones."""
     for fix, right in some:
         ((method, edit),) = fix
         still = [runner.wanted[k] for k in wrong if not right[k]]
@@ -324,7 +328,7 @@ def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> I
 
 
 Signature = tuple[str, str, str, str]
-"""A method, a kind of edit, and the old and new code. It also identifies the edit in other code."""
+"""A method, a kind of edit, and the old and new code. It identifies the same edit in other code."""
 
 
 def signature(method: Method, edit: Edit) -> Signature:
@@ -336,7 +340,7 @@ def signature(method: Method, edit: Edit) -> Signature:
 def _attempts(
     methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
 ) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, in order of likelihood. Each is created on demand.
+    """Yield every edit of the methods, most likely first. Each edit is created only when needed.
 
     ``only`` restricts the search to some kinds of edits.
     """
@@ -350,7 +354,7 @@ def _attempts(
 
 
 def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
-    """Yield the edits of forward and its helpers that compute the same values as the reference."""
+    """Yield edits to ``forward`` and its helpers that make the outputs equal to the reference's."""
     computing = [it for it in runner.methods.values() if "forward" in (it.name, *it.owners)]
     trees = [it.tree for it in runner.methods.values()]
     scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
@@ -383,7 +387,7 @@ def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
 
 
 def _candidate(fix: Fix) -> Iterator[Candidate]:
-    """Yield the candidate if the edits can be written in the author's file."""
+    """Yield a candidate with these edits, if they can be written into the author's file."""
     by_method: dict[Method, list[Edit]] = {}
     for method, edit in fix:
         by_method.setdefault(method, []).append(edit)
@@ -402,7 +406,7 @@ Together = tuple[Edit, ...]
 
 
 def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
-    """Yield pairs of edits that each fix some gradients and together fix all of them."""
+    """Yield pairs of edits that each correct some gradients and together correct all of them."""
     groups: dict[tuple[bool, ...], list[Edit]] = {}
     for ((_, edit),), right in sorted(some, key=lambda it: it[0][0][1].cost):
         groups.setdefault(right, []).append(edit)
@@ -416,7 +420,7 @@ def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
 
 
 def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> Iterator[Together]:
-    """Combine an edit that fixes some gradients with edits that may fix the others."""
+    """Combine an edit that corrects some gradients with edits that might correct the others."""
     for ((method, one),), right in some[:FIRST_OF_TWO]:
         places = [place for place, it in zip(runner.wanted, right, strict=True) if not it]
         concerns = concerning(method.tree, places)
@@ -429,9 +433,10 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield the same edit in all places of a line or of the method, and in pairs of places.
+    """Yield the same edit at all places in a line, at all places in a method, and at pairs of
+    places.
 
-    People repeat a mistake.
+    Authors often make the same mistake more than once.
     """
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
@@ -455,7 +460,7 @@ def _line(node: ast.AST) -> int:
 
 
 def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield pairs of likely edits, neither of which replaces code that the other changes."""
+    """Yield pairs of likely edits that change different parts of the code."""
     likely = [edit for edit in edits if edit.cost <= LIKELY]
     inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
     places = [id(edit.place[0]) for edit in likely]
@@ -472,7 +477,7 @@ def _found_together(
     wrong: Sequence[int],
     deadline: float = math.inf,
 ) -> Iterator[Candidate]:
-    """Yield the first pairs that make every gradient right, until the time is up."""
+    """Yield the first pairs that make every gradient correct, until time runs out."""
     cost = math.inf
     fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
     for fix, right in runner.gradients(fixes, wrong):

@@ -1,4 +1,4 @@
-"""A method in the author's source, before and after an edit."""
+"""A method in the author's source file, before and after an edit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from autograd_doctor.repair import Change, patched
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method of a Function with its source.
+    """A method of a Function, and its source code.
 
-    ``first`` is the number of its first line in ``file``, and ``indent`` is the text before that
-    line. ``free`` holds the names in its closure. ``function`` is ``None`` if only the source is
-    known. If the method is a function of the module, ``owners`` holds the methods that call it.
+    ``first`` is the number of the method's first line in ``file``, and ``indent`` is the whitespace
+    before that line. ``free`` holds the names in the method's closure. ``function`` is ``None`` if
+    only the source is known. If this is a helper function of the module, ``owners`` holds the
+    methods that call it.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Method:
     owners: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
-        """Return the method compiled from its tree, or ``None`` if Python rejects the tree."""
+        """Compile the method from its syntax tree. Return ``None`` if Python rejects the tree."""
         free = self.free
         at: Any = {"lineno": 1, "col_offset": 0}
         tree = self.tree
@@ -73,7 +74,7 @@ class Method:
 
 
 Fix = tuple[tuple[Method, Edit], ...]
-"""Edits that are applied together, each with its method."""
+"""Edits that are applied together. Each edit comes with the method that it changes."""
 
 
 def method_of(function: type[Function], name: str) -> Method | None:
@@ -87,7 +88,7 @@ def method_of(function: type[Function], name: str) -> Method | None:
 
 
 def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | None:
-    """Return a function with its source, or ``None`` if this is not a known plain ``def``."""
+    """Return a plain function as a :class:`Method`, or ``None`` if its source is unknown."""
     known = own_source(function) if isinstance(function, FunctionType) else None
     if known is None:
         return None
@@ -107,7 +108,7 @@ def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | 
 
 
 def helpers_of(methods: Mapping[str, Method]) -> Iterator[Method]:
-    """Yield the functions of the same module that methods call."""
+    """Yield the functions in the same module that the methods call."""
     callers: dict[str, list[Method]] = {}
     for method in methods.values():
         for name in dict.fromkeys(_called_in(method.tree)):
@@ -130,7 +131,7 @@ def _called_in(tree: ast.AST) -> Iterator[str]:
 
 
 def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> FunctionType:
-    """Return a function that calls replacements for some of its helpers."""
+    """Return a copy of a function that calls replacements for some of its helper functions."""
     made = FunctionType(
         function.__code__,
         {**function.__globals__, **helpers},
@@ -143,10 +144,10 @@ def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> Function
 
 
 def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
-    """Return the methods of a class from the source of its module, without running the source.
+    """Extract the methods of a class from the source of its module, without running the source.
 
     Args:
-        source: The text of a module, or of a notebook's cell.
+        source: The source of a module or of a notebook cell.
         name: The name of the class. If it is defined several times, the last definition counts.
         file: Python's name for the file.
     """
@@ -174,7 +175,7 @@ def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
 
 
 def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[Function] | None:
-    """Return a subclass with methods from other source, or ``None`` if that fails."""
+    """Return a subclass whose methods are compiled from other source, or ``None`` if that fails."""
     made: dict[Method, FunctionType] = {}
     for name, text in sources.items():
         method = method_of(function, name)
@@ -215,7 +216,7 @@ def with_methods(
 ) -> type[Function]:
     """Return a subclass with some methods replaced. The original class does not change.
 
-    The decorators come from the syntax trees.
+    The methods' decorators are taken from their syntax trees.
     """
     make: Any = type(function)
     body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
@@ -243,7 +244,7 @@ Span = tuple[int, int, int, int]  # first line and column, last line and column;
 
 
 def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return the changes to the source. Empty if the edits cannot be written in place."""
+    """Return the changes to the source file. Empty if the edits cannot be written into the file."""
     written = [_written(method, edit) for edit in edits]
     known = sorted((it for it in written if it is not None), reverse=True)
     if len(known) < len(edits):
@@ -270,7 +271,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
-    """Return an edit's place in the source and its new text, or ``None`` if unknown."""
+    """Return the place of an edit in the source and the new code, or ``None`` if unknown."""
     with edit.made():
         wanted = ast.dump(method.tree)
     for span, text in _texts(method, edit):
@@ -284,7 +285,7 @@ def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
 
 
 def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
-    """Yield ways to write an edit: the span to replace, and the new text."""
+    """Yield the possible ways to write an edit. Each way is a span to replace, and the new code."""
     if isinstance(edit.new, tuple):
         yield from _inserted(method, edit, edit.new)
         return
@@ -304,7 +305,7 @@ def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
 
 
 def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[tuple[Span, str]]:
-    """Yield the text that replaces a statement or decorator by other statements."""
+    """Yield the code that replaces a statement or decorator with other statements."""
     if edit.place[1] == "decorator_list":
         held = method.tree.decorator_list
         for it in held:
@@ -330,7 +331,7 @@ def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[
 
 
 def _unparsed(node: ast.AST) -> str:
-    """Return the source of a node. A tuple with one element keeps its parentheses."""
+    """Return the source code of a node. A tuple with one element keeps its parentheses."""
     return re.sub(r"^(\w+), = ", r"(\1,) = ", ast.unparse(node))
 
 
@@ -339,7 +340,7 @@ def _span(node: Any) -> Span:
 
 
 def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) -> list[str]:
-    """Return lines with a span replaced by a text. ``top`` is the number of the first line."""
+    """Return the lines with a span replaced by a text. ``top`` is the number of the first line."""
     first, left, last, right = span
     head = lines[first - top].encode()[: left + indent].decode()  # Python counts columns in bytes
     tail = lines[last - top].encode()[right + indent :].decode()

@@ -44,7 +44,7 @@ from autograd_doctor.memory import DispatchMode, operation_name
 from autograd_doctor.repair import Repair
 
 EXAMPLE = "your example"
-SECONDS = 1.0  # computing time, for the search and for verification together
+SECONDS = 1.0  # CPU time, for the search and for verification together
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
@@ -53,13 +53,13 @@ def with_search(
     search: Callable[..., Repair | None],
     level: str,
 ) -> Iterator[Finding]:
-    """Yield the findings, and attach a search to each finding that may have a repair.
+    """Yield the findings, and attach a search to each finding that might have a repair.
 
-    If there are several errors, only the first gets the search, because the others may follow from
-    it.
+    If there are several errors, only the first error gets a search, because the other errors can be
+    consequences of the first.
     """
     first = next((found for found in findings if found.severity == "error"), None)
-    # A gradient of 0 would be right for a step function, but no author wants that.
+    # A gradient of 0 would be correct for a step function, but no author wants that.
     undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
     for found in findings:
         told = found.severity == "warning" or level == "full"
@@ -70,7 +70,7 @@ def with_search(
 
 
 Calls = Mapping[str, Sequence[Any]]
-"""The arguments of several calls, by description."""
+"""The arguments of several calls. The keys describe the calls."""
 
 
 def find_repair(
@@ -84,7 +84,7 @@ def find_repair(
     """Return the change that removes a finding, or ``None`` if none is found in time.
 
     The search runs edits on CPU copies of the inputs, because an edit can make an index invalid. On
-    a GPU, an invalid index makes every later GPU call of the process fail.
+    a GPU, an invalid index makes every later GPU call in the process fail.
 
     Args:
         case: The diagnosed case.
@@ -92,8 +92,8 @@ def find_repair(
         seen: The evidence, with the expected gradients.
         seed: The seed of the diagnosis.
         finding: The finding to repair.
-        others: Other calls whose gradients must be right too. By default, variations of the
-            example.
+        others: Other calls whose gradients must also be correct. By default, these are variations
+            of the example.
     """
     if case.subject.function is None:
         return None
@@ -147,7 +147,7 @@ def _verified(
     held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
-    """Return a repair with the inputs on which a Function is right, or ``None`` if it is wrong."""
+    """Return a repair that names the inputs on which a Function is correct, or ``None``."""
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
@@ -193,9 +193,9 @@ def _is_no_better(
     errors: Collection[str],
     known: Collection[str],
 ) -> bool:
-    """Whether the original has the same errors on these inputs, but not on the example.
+    """Whether the original Function has the same errors on these inputs, but not on the example.
 
-    If the values are wrong anyway, only NaN and exceptions count.
+    If the finding is about wrong values, only exceptions, wrong shapes and NaN count.
     """
     before = {found.rule for found in _findings_on(case, args, seed)} - {finding.rule}
     if RULES[finding.rule].family in VALUE_FAMILIES:
@@ -204,7 +204,7 @@ def _is_no_better(
 
 
 def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
-    """Whether forward returns finite values and never divides by 0."""
+    """Whether ``forward`` returns finite values and never divides by 0."""
     with _Quotients() as quotients:  # type: ignore[no-untyped-call]
         run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
     if isinstance(run, Failure) or not quotients.are_finite:
@@ -227,9 +227,10 @@ class _Quotients(DispatchMode):
 
 
 def _whole_numbers(case: Case, seed: int) -> set[str]:
-    """Return the attributes of ctx that hold an integer, such as a count, a length or a dim.
+    """Return the ``ctx`` attributes that hold an integer, such as a count, a length or a dim.
 
-    By chance, an edit with a tensor in its place may give the same result on some inputs.
+    By coincidence, an edit that uses a tensor instead of the integer could give the same result on
+    some inputs.
     """
     wanted = [k for k, value in enumerate(case.args) if is_float(value)]
     graph = graph_of(case.subject, case.args, wanted, (), seed)
@@ -238,7 +239,7 @@ def _whole_numbers(case: Case, seed: int) -> set[str]:
 
 
 def rules_on(case: Case, evidence: Sequence[Evidence], seed: int) -> set[str]:
-    """Return the rules that evidence breaks, including those that wrong values hide."""
+    """Return the rules that the Function breaks, including rules hidden by wrong values."""
     found = case.judge(evidence, seed)
     errors = {it.rule for verdict in found for it in verdict if it.severity == "error"}
     hidden = case.judge(evidence, seed, skip_rules=and_their_like(errors))
@@ -253,14 +254,14 @@ def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
 def _findings_on(
     case: Case, args: Sequence[Any], seed: int, *, explained: bool = False
 ) -> Findings:
-    """Return the findings on another call. Only the values of gradients are examined."""
+    """Return the findings for another call. Only gradients and their values are examined."""
     there = _there(case, args)
     (found,) = there.judge(there.collect_values(seed + 2, explained=explained), seed + 2)
     return found
 
 
 def _there(case: Case, args: Sequence[Any]) -> Case:
-    """Return the case of another call, which may have more or fewer arguments."""
+    """Return the case for another call, which can have more or fewer arguments."""
     subject = subject_of(case.subject.function, len(args))
     around, in_float64 = case.subject.around, case.subject.in_float64
     subject = replace(subject, around=around, in_float64=in_float64)
@@ -280,10 +281,11 @@ def _partial(
     others: Calls,
     seed: int,
 ) -> Repair | None:
-    """Return a repair that removes a finding and describes the remaining error, or ``None``.
+    """Return a repair that removes one finding and describes the remaining error, or ``None``.
 
-    A remaining error must be an old one, or of a kind that edits cannot cause. Some of the wrong
-    gradients must now be right, and the gradients that are still wrong must have been wrong before.
+    A remaining error must also exist without the change, or be of a kind that edits cannot cause.
+    At least one wrong gradient must now be correct, and every gradient that is still wrong must
+    have been wrong before.
     """
     function = changed.subject.function
     errors = [found for found in left if found.severity == "error"]
@@ -319,7 +321,10 @@ def _sentence(errors: Sequence[Finding]) -> str:
 
 
 def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
-    """Return the inputs that the value findings name. Empty if a finding names none."""
+    """Return the inputs that findings about wrong values name.
+
+    Empty if one of them names no input.
+    """
     named: set[str] = set()
     for found in findings:
         if found.severity == "error":
@@ -344,9 +349,9 @@ def _is_new(found: Finding, rules: Collection[str]) -> bool:
 
 
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
-    """Return evidence with expected gradients, even if backward raised.
+    """Return evidence with expected gradients, even if ``backward`` raised.
 
-    If it did, a replacement for backward returns no gradients.
+    In that case, a replacement for ``backward`` is used that returns no gradients.
     """
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
@@ -381,9 +386,9 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a number may be the length of a part.
+    """Whether a number could be a length or count, such as a chunk size.
 
-    Such a number is also replaced by 1, which results in several parts.
+    If it could, the number is also replaced with 1, for example to create several chunks.
     """
     return type(value) is int and value > 1
 
@@ -393,9 +398,9 @@ def _another(value: Any) -> Any:
 
 
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return other integers between zero and the largest one, or other flags.
+    """Return random integers up to the tensor's largest integer, or random flags for a bool tensor.
 
-    Distinct integers may be a permutation, so they are shuffled.
+    If all integers are distinct, they could be a permutation, so they are only shuffled.
     """
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
@@ -408,7 +413,7 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with one length changed."""
+    """Yield the arguments with one length changed in all tensors that have it."""
     tensors = [value for value in args if isinstance(value, Tensor)]
     lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
     for length in islice(lengths, LENGTHS):
