@@ -1,4 +1,4 @@
-"""Reference Functions and callables that use them. Each one is correct and twice differentiable."""
+"""Reference Functions, and callables that use them. All are correct and twice differentiable."""
 
 from autograd_course.functions.attention import ScaledDotProductAttention, TiledAttention
 from autograd_course.functions.checkpoint import Checkpoint, checkpoint

@@ -1,4 +1,4 @@
-"""Checkpointing: save only the inputs of a part of the network, and rerun the part in backward."""
+"""Checkpointing: save only the inputs of a block, and recompute the block in backward."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,16 +19,16 @@ from autograd_course.functions.replay import Replay
 def checkpoint(
     fn: Callable[..., Any], *args: Any, uses: Sequence[nn.Module] = (), **kwargs: Any
 ) -> Any:
-    """Return ``fn(*args, **kwargs)``, and save only its arguments for backward.
+    """Return ``fn(*args, **kwargs)``, and save only the arguments of ``fn`` for backward.
 
     With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward recomputes ``y`` with a graph and returns
-    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between the two passes, the graph of ``fn`` does
-    not exist. The price is a second forward pass.
+    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between forward and backward, ``fn`` has no
+    graph. The cost is a second forward pass.
 
-    The recomputation draws the same random numbers on CPU and CUDA, runs under the same autocast
-    settings, and restores buffers, so that batch norm counts each batch once. ``fn`` must compute
-    the same result when it runs again. State other than PyTorch's random numbers and buffers is not
-    restored.
+    The recomputation draws the same random numbers on CPU and CUDA and uses the same autocast
+    settings. It also restores the modules' buffers, so batch norm counts each batch once. ``fn``
+    must compute the same result both times. Only PyTorch's random state and buffers are restored,
+    and no other state.
 
     An output is differentiable if it has a floating-point dtype and any input requires a gradient.
     Gradients reach the inputs as usual: in ``.grad``, from ``torch.autograd.grad``, and through
@@ -42,16 +42,17 @@ def checkpoint(
         fn: The callable. If it is a module or a method of a module, its parameters are found
             automatically.
         args: Its arguments: tensors, other values, and lists, tuples and dictionaries of these.
-        uses: If ``fn`` is any other callable, the modules whose parameters it uses.
-        kwargs: Its keyword arguments, like ``args``.
+        uses: The modules whose parameters ``fn`` uses. Needed only if ``fn`` is neither a module
+            nor a method of a module.
+        kwargs: Its keyword arguments, of the same types as ``args``.
 
     Returns:
         The result of ``fn``.
 
     Raises:
         RuntimeError: Raised in backward if ``fn`` uses a tensor that requires a gradient but is
-            neither an argument nor a parameter of ``uses``. Its gradient would be lost without an
-            error.
+            neither an argument nor a parameter of ``uses``. Otherwise, the gradient of this tensor
+            would be lost without an error.
 
     Example:
         >>> import torch
@@ -84,16 +85,16 @@ class _Call:
         self.parameters = [p for p in dict.fromkeys(own) if p.requires_grad]
 
     def run(self, how: Callable[..., Any], flat: Sequence[Any]) -> tuple[Any, ...]:
-        """Make the call through ``how``, which is the replay's ``first`` or its ``again``."""
+        """Make the call through ``how``, which is ``replay.first`` or ``replay.again``."""
         args, kwargs = tree_unflatten(flat[: self.number], self.arguments)
         leaves, self.result = tree_flatten(how(*args, **kwargs))
         return tuple(leaves)
 
 
 class Checkpoint(torch.autograd.Function):
-    """The Function of :func:`checkpoint`: ``(call, *arguments, *parameters) -> outputs``.
+    """The Function behind :func:`checkpoint`: ``(call, *arguments, *parameters) -> outputs``.
 
-    It saves the tensors among its arguments. :func:`checkpoint` explains the formula.
+    It saves those arguments that are tensors. :func:`checkpoint` gives the formula.
     """
 
     @staticmethod
@@ -108,7 +109,7 @@ class Checkpoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Any, ...]:
-        """Run the call again with a graph, and differentiate it."""
+        """Rerun the call with a graph, and differentiate its outputs."""
         call, needs = ctx.call, ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
         inputs = [other if saved is None else saved for saved, other in pairs]

@@ -13,9 +13,9 @@ class ClippedReLU(torch.autograd.Function):
     ``0 < x < ceiling``, and 0 elsewhere.
 
     At the kinks ``x = 0`` and ``x = ceiling``, no derivative exists. The gradient there is 0, as in
-    ``torch.nn.functional.relu6``. (``torch.clamp`` returns 1 there in PyTorch 2.13.) The Function
-    saves a boolean mask, which takes one byte per element. Twice differentiable: the second
-    derivative is 0.
+    ``torch.nn.functional.relu6``. (In PyTorch 2.13, the gradient of ``torch.clamp`` is 1 there.)
+    The Function saves a boolean mask, which takes one byte per element. Twice differentiable: the
+    second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -1,4 +1,4 @@
-"""A sign whose straight-through gradient is clipped to a window."""
+"""The sign function, with a straight-through gradient that is clipped to a window."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ class ClippedSTE(torch.autograd.Function):
     ``h(x) = min(max(x, -bound), bound)``, so ``∂L/∂x := ∂L/∂y`` where ``|x| ≤ bound``, and 0
     elsewhere.
 
-    The gradient also passes at the bounds, so that a weight clamped to ``±bound`` can move back
-    inside. (``hardtanh`` returns 0 there, and so does ``torch.clamp`` from PyTorch 2.14 on.) The
-    Function saves a boolean mask, which takes one byte per element. Twice differentiable: the
-    second derivative is 0.
+    At ``±bound`` the gradient also passes, so a weight that was clamped to ``±bound`` can move back
+    inside. (The gradient of ``hardtanh`` is 0 there, and so is the gradient of ``torch.clamp``
+    since PyTorch 2.14.) The Function saves a boolean mask, which takes one byte per element. Twice
+    differentiable: the second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.

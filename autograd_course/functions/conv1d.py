@@ -12,8 +12,8 @@ class Conv1d(torch.autograd.Function):
 
     Forward: ``y[o, t] = Σ_{c,k} w[o, c, k] · x[c, s·t + k - p]``, with stride ``s`` and ``p`` zeros
     on each side. The output channels of each group use only the input channels of the same group.
-    Backward: each product in the sum adds ``g[o, t] · x`` to the gradient of its weight and
-    ``g[o, t] · w`` to the gradient of its input.
+    Backward, with ``g = ∂L/∂y``: each product ``w · x`` in the sum adds ``g[o, t] · x`` to the
+    gradient of ``w`` and ``g[o, t] · w`` to the gradient of ``x``.
 
     A gradient is computed only for an input that requires one. Twice differentiable.
 
@@ -63,14 +63,14 @@ class Conv1d(torch.autograd.Function):
 
 
 def windows(x: Tensor, size: int, stride: int, padding: int, groups: int) -> Tensor:
-    """Return all windows that the kernel sees: ``(N, groups, C / groups, T, size)``."""
+    """Return all windows that the kernel covers: ``(N, groups, C / groups, T, size)``."""
     padded = pad(x, (padding, padding))
     seen: Tensor = padded.unfold(-1, size, stride).unflatten(1, (groups, -1))
     return seen
 
 
 def overlapped(spread: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:
-    """Add windows where they overlap, and remove the padding: the VJP of :func:`windows`."""
+    """Sum the windows where they overlap, and remove the padding (the VJP of :func:`windows`)."""
     steps, size = spread.shape[-2:]
     length = shape[-1] + 2 * padding
     at = torch.arange(steps, device=spread.device)[:, None] * stride

@@ -13,26 +13,27 @@ Block = tuple[nn.Module, nn.Module]
 
 
 def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
-    """Apply a sequence of invertible blocks to two halves, and save only the last output.
+    """Apply invertible blocks to the two halves of an input, and save only the last output.
 
     A block ``(f, g)`` computes ``y₁ = x₁ + f(x₂)`` and ``y₂ = x₂ + g(y₁)``. Its inverse is
     ``x₂ = y₂ - g(y₁)``, ``x₁ = y₁ - f(x₂)``.
 
-    Backward needs the inputs of ``f`` and ``g``. It recomputes them from the outputs, from the last
-    block to the first. With ``a = ∂L/∂y₁`` and ``c = ∂L/∂y₂``,
+    Backward needs the inputs of ``f`` and ``g``. It recomputes them from the outputs, starting with
+    the last block. With ``a = ∂L/∂y₁`` and ``c = ∂L/∂y₂``,
 
     ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``.
 
     The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and the parameters of ``f`` get ``(∂f/∂θ)ᵀ a'``. So
-    the memory does not grow with the number of blocks, except for the random state of an ``f`` or
-    ``g`` that draws random numbers. This needs *one* Function for all blocks, because a separate
+    the memory does not grow with the number of blocks, except for the random state of each ``f`` or
+    ``g`` that draws random numbers. All blocks must be in *one* Function, because a separate
     Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original ones by rounding, and the difference grows from
-    block to block (``test_coupling.py`` shows how much). In half precision, it soon matters. Random
-    numbers and autocast are the same as in forward, and only forward writes buffers. But if a
-    *later* forward pass changes a running statistic that a block reads, backward reads the new
-    value. Twice differentiable. Under ``create_graph``, the graphs of all blocks are kept.
+    block to block (``test_coupling.py`` shows how much). In half precision, the difference soon
+    becomes too large. Backward uses the same random numbers and autocast settings as forward, and
+    only forward updates buffers. But if a *later* forward pass changes a running statistic that a
+    block reads, backward reads the new value. Twice differentiable. Under ``create_graph``,
+    backward keeps the graphs of all blocks in memory.
 
     Args:
         blocks: Pairs ``(f, g)`` of callables that preserve the shape. If a callable is a module,
@@ -91,13 +92,13 @@ def uncoupled(blocks: Sequence[Block], y1: Tensor, y2: Tensor) -> tuple[Tensor, 
 
 
 class AdditiveCoupling(torch.autograd.Function):
-    """The Function of :func:`coupled`: ``(chain, x1, x2, *parameters) -> (y1, y2)``."""
+    """The Function behind :func:`coupled`: ``(chain, x1, x2, *parameters) -> (y1, y2)``."""
 
     @staticmethod
     def forward(
         ctx: Any, chain: "_Chain", x1: Tensor, x2: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the two halves after all blocks, and save only these."""
+        """Return the two halves after all blocks, and save only these two and the parameters."""
         ctx.chain = chain
         for f, g in chain.halves:
             x1 = x1 + f.replay.first(x2)
@@ -108,7 +109,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_1: Tensor, grad_2: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert the blocks one after another, and compute their gradients."""
+        """Invert the blocks from the last to the first, and compute the gradients."""
         y1, y2, *_ = ctx.saved_tensors
         collected: dict[Tensor, Tensor] = {}
         for f, g in reversed(ctx.chain.halves):
@@ -120,7 +121,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
 
 class _Chain:
-    """All blocks of a call, and the parameters that need gradients, without duplicates."""
+    """The blocks of one call, and a list of their parameters that require gradients."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.halves = [(_Half(f), _Half(g)) for f, g in blocks]
@@ -129,7 +130,7 @@ class _Chain:
 
 
 class _Half:
-    """The ``f`` or the ``g`` of a block, in one call."""
+    """The ``f`` or ``g`` of a block, with the state that backward needs to rerun it."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module, self.replay = module, Replay(module, [module])
@@ -138,7 +139,7 @@ class _Half:
     def backward(
         self, at: Tensor, grad_output: Tensor, collected: dict[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor | float]:
-        """Return the value and the VJP at a point, and collect the parameters' gradients."""
+        """Return value and VJP at ``at``. Accumulate the parameters' gradients in ``collected``."""
         at = entered(at, True)
         with own_parameters([self.module], self.parameters) as own, torch.enable_grad():
             value = self.replay.again(at)

@@ -15,9 +15,10 @@ class Equilibrium(torch.autograd.Function):
     the slope ``s = 1 - z²`` of tanh: by the implicit function theorem, solve the linear system
     ``u (I - diag(s) W) = g`` for each row. With ``v = u∘s``, ``∂L/∂x = v`` and ``∂L/∂W = vᵀ z``.
 
-    The Function saves only ``W`` and the fixed point, however many rounds it needs. Backward solves
-    the system with ``torch.linalg.solve`` from the saved weight and output, so derivatives of every
-    order are correct. The solve temporarily needs memory for ``rows · n²`` numbers.
+    The Function saves only ``W`` and the fixed point, however many iterations forward needs.
+    Backward solves the system with ``torch.linalg.solve`` from the saved weight and output, so
+    derivatives of every order are correct. During the solve, backward needs memory for
+    ``rows · n²`` numbers.
 
     Args:
         x: ``(rows, n)``, float32 or float64.
@@ -27,8 +28,8 @@ class Equilibrium(torch.autograd.Function):
         The fixed point, ``(rows, n)``.
 
     Raises:
-        RuntimeError: The layer still changes after 200 rounds. This cannot happen if the absolute
-            values of each row of ``W`` add up to at most 0.8.
+        RuntimeError: The output still changes after 200 iterations. This cannot happen if the
+            absolute values in each row of ``W`` add up to at most 0.8.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Quantization to a few levels in floating point, with a learned step."""
+"""Fake quantization: round to a few floating-point levels, with a learned step."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ class FakeQuantize(torch.autograd.Function):
 
     Forward: with ``v = x / step`` and ``n = clamp(round(v), low, high)``, ``y = step · n``.
 
-    Declared surrogate: where ``low ≤ v ≤ high`` ("inside"), the rounding error ``n - v`` counts as
-    a constant, so ``h = x + step · (n - v)``. Elsewhere ``n`` counts as a constant, so
+    Declared surrogate: where ``low ≤ v ≤ high`` ("inside"), the rounding error ``n - v`` is treated
+    as a constant, so ``h = x + step · (n - v)``. Elsewhere ``n`` is treated as a constant, so
     ``h = step · n``. Therefore
 
     ``∂L/∂x := ∂L/∂y`` inside, and 0 outside;

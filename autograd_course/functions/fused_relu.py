@@ -15,9 +15,9 @@ class LinearReLU(torch.autograd.Function):
     flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink, the
     gradient is 0.
 
-    Backward needs to know only where ``x Wᵀ + b`` is positive, and ``y`` also shows this. So
-    forward clamps the sum in place. A gradient is computed only for an input that requires one.
-    Twice differentiable.
+    Backward only needs to know where ``x Wᵀ + b`` is positive, and ``y`` is positive at the same
+    places. So forward can clamp ``x Wᵀ + b`` in place. A gradient is computed only for an input
+    that requires one. Twice differentiable.
 
     Args:
         x: ``(..., in)``, real floating-point dtype.
@@ -25,7 +25,7 @@ class LinearReLU(torch.autograd.Function):
         bias: ``(out,)``, with the same dtype as ``x``, or None.
         keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
             ``"sign"`` saves one bit per element. Use it if the next layer does not save its input.
-            Both choices also save ``x`` and ``weight``.
+            In both cases, the Function also saves ``x`` and ``weight``.
 
     Returns:
         ``(..., out)``.
@@ -43,7 +43,7 @@ class LinearReLU(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, keep: str = "output"
     ) -> Tensor:
-        """Return ``max(x Wᵀ + b, 0)``. Save ``x``, ``W``, and either the output or its signs."""
+        """Return ``max(x Wᵀ + b, 0)``. Save ``x``, ``W``, and the output or the output's signs."""
         if keep not in ("output", "sign"):
             raise ValueError(f"LinearReLU keeps 'output' or 'sign', not {keep!r}")
         y = torch.nn.functional.linear(x, weight, bias).clamp_(min=0)
@@ -72,9 +72,9 @@ class AddReLU(torch.autograd.Function):
     Forward: ``y = max(a + b, 0)``. Backward: ``g = ∂L/∂y ∘ [y > 0]`` for both inputs, summed over
     the dims along which an input was broadcast.
 
-    As two separate operations, the addition saves nothing and ``torch.relu`` saves its output
-    ``y``. This Function saves the signs of ``y``, which take ``⌈n / 8⌉`` bytes, and allocates one
-    tensor instead of two. Twice differentiable: the second derivative is 0.
+    In ``torch.relu(a + b)``, the addition saves nothing and ``torch.relu`` saves its output ``y``.
+    This Function saves the signs of ``y``, which take ``⌈n / 8⌉`` bytes for ``n`` elements. It
+    allocates one tensor instead of two. Twice differentiable: the second derivative is 0.
 
     Args:
         a: Real floating-point dtype.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class GELU(torch.autograd.Function):
-    """Multiply each element by the probability that a standard normal variable is smaller.
+    """Multiply each element by the probability that a standard normal variable is below it.
 
     Forward: ``y = x · Φ(x)`` with ``Φ(x) = (1 + erf(x / √2)) / 2``. Backward:
     ``∂L/∂x = (Φ(x) + x · φ(x)) · ∂L/∂y``, with the density ``φ(x) = exp(-x² / 2) / √(2π)``.

@@ -11,10 +11,11 @@ class GradientReversal(torch.autograd.Function):
 
     Forward: ``y = x``. Backward: ``∂L/∂x = -λ · ∂L/∂y``, with ``λ = strength``.
 
-    Layers after this Function decrease the loss, and layers before it increase it. By design, this
-    is not the gradient of ``forward``, so pass ``surrogate=lambda x, strength: -strength * x`` to
-    ``diagnose``. The output is a copy, because PyTorch would return the input itself as a view.
-    Twice differentiable: the second derivative differentiates ``backward``.
+    Training makes the layers after this Function decrease the loss, and the layers before this
+    Function increase it. By design, this is not the gradient of ``forward``, so pass
+    ``surrogate=lambda x, strength: -strength * x`` to ``diagnose``. The output is a copy. If
+    ``forward`` returned ``x`` itself, PyTorch would turn the output into a view of ``x``. Twice
+    differentiable: the second derivative is the derivative of ``backward``.
 
     Args:
         x: Any shape, floating-point or complex.

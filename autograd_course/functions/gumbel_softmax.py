@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 
 def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
-    """Return ``gᵀJ`` for a softmax along the last dim with the output ``p``: ``p ⊙ (g - g·p)``."""
+    """Return ``p ⊙ (g - g·p)``, the VJP of a softmax along the last dim with output ``p``."""
     return p * (g - (g * p).sum(-1, keepdim=True))
 
 
@@ -24,7 +24,7 @@ class GumbelSoftmax(torch.autograd.Function):
     For a soft sample, this is the gradient. For a hard sample, it is the gradient of the declared
     surrogate ``h = p``, because the true derivative of the one-hot vector is 0 wherever it exists.
 
-    The noise is an argument, so that you can repeat a sample and test its gradient. The Function
+    The noise is an argument so that you can reproduce a sample and test its gradient. The Function
     saves its inputs and recomputes ``p``, because a saved intermediate would have no graph. Twice
     differentiable.
 
@@ -59,7 +59,7 @@ class GumbelSoftmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of the soft sample, for ``logits`` and for ``noise``."""
+        """Return the gradient of the soft sample, which is equal for ``logits`` and ``noise``."""
         logits, noise = ctx.saved_tensors
         p = ((logits + noise) / ctx.temperature).softmax(-1)
         grad = softmax_vjp(p, grad_output) / ctx.temperature

@@ -1,4 +1,4 @@
-"""The inverse of w·exp(w), computed by SciPy and differentiable to any order from its output."""
+"""The inverse of w·exp(w), computed by SciPy. Backward uses only the output, to any order."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ class LambertW(torch.autograd.Function):
     """Compute Lambert's W function, the solution ``w`` of ``w·exp(w) = x``, for each element.
 
     Forward: SciPy computes ``w = W(x)``, the principal branch. Backward: differentiating the
-    equation gives ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (The formula
-    ``w/(x·(1 + w))`` in many tables is 0/0 at ``x = 0``.)
+    equation gives ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (Many tables
+    give the formula ``w/(x·(1 + w))``, which is 0/0 at ``x = 0``.)
 
     Backward uses PyTorch operations on the saved output, which has a graph, so derivatives of every
     order are correct. SciPy runs on the CPU.

@@ -54,6 +54,6 @@ class LeakyReLUInPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output``, multiplied by the slope where the output is not positive."""
+        """Return ``grad_output``, multiplied by ``slope`` where the output is not positive."""
         (y,) = ctx.saved_tensors
         return torch.where(y > 0, grad_output, ctx.slope * grad_output), None

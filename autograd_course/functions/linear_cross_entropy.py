@@ -1,4 +1,4 @@
-"""A linear layer fused with cross entropy, without the logits of all rows at once."""
+"""A linear layer fused with cross entropy. It never holds the logits of all rows at once."""
 
 from typing import Any
 
@@ -25,48 +25,50 @@ def linear_cross_entropy(
     reduction: str = "mean",
     chunk: int = 1024,
 ) -> Tensor:
-    """Return ``F.cross_entropy(F.linear(input, weight, bias), target, …)``, in chunks of rows.
+    """Compute ``F.cross_entropy(F.linear(input, weight, bias), target, …)`` in chunks of rows.
 
     With the logits ``Z = X Wᵀ + b`` (``N`` rows, ``V`` classes), ``Lᵢ = log Σᵥ exp Zᵢᵥ``, the
     classes ``t`` and the smoothing ``ε``, the loss of a row is
 
     ``ℓᵢ = Lᵢ - (1 - ε)·Zᵢₜ - ε/V·Σᵥ Zᵢᵥ``, and 0 where ``tᵢ`` is ``ignore_index``.
 
-    The result is the losses, their sum, or their mean over the rows that are not ignored (nan if
-    all rows are ignored). Backward, where ``gᵢ`` is the gradient for row ``i`` (for a mean, ``g``
-    divided by the number of rows):
+    The result is the loss of each row, the sum of the losses, or their mean over the rows that are
+    not ignored (nan if all rows are ignored). In backward, ``gᵢ`` is the gradient with respect to
+    ``ℓᵢ``. For a sum it is ``g``. For a mean it is ``g`` divided by the number of rows that are not
+    ignored. Then
 
     ``dZᵢ = gᵢ·(softmax Zᵢ - (1 - ε)·onehot tᵢ - ε/V)``, ``∂L/∂X = dZ W``, ``∂L/∂W = dZᵀ X``,
     ``∂L/∂b = Σᵢ dZᵢ``.
 
-    Only ``chunk`` rows of logits exist at a time, which takes ``O(chunk·V)`` bytes instead of
+    Only ``chunk`` rows of logits exist at a time. They take ``O(chunk·V)`` bytes instead of
     ``O(N·V)``. For a mean or a sum, a single number ``g`` scales all gradients. So forward computes
-    them while the logits of a chunk exist, and backward multiplies them by ``g``. It does so out of
-    place, because you may call backward twice. With ``reduction="none"``, each row has its own
-    ``gᵢ``, which forward does not know, and ``dZᵀ X`` mixes the rows. So backward recomputes the
-    logits.
+    the gradients for ``g = 1`` while the logits of a chunk exist, and backward multiplies the
+    gradients by ``g``. The multiplication is out of place, because you can call backward twice.
+    With ``reduction="none"``, each row has its own ``gᵢ``, which forward does not know, and
+    ``dZᵀ X`` mixes the rows. So backward must recompute the logits.
 
-    Gradients have the dtype of the inputs, and sums of 16-bit values are computed in float32. Under
-    autocast, the matrix products use its dtype. Nothing is computed for an input that needs no
-    gradient. Twice differentiable: under ``create_graph``, backward recomputes the gradients with
-    operations that autograd can follow, and their graph holds all logits.
+    Each gradient has the dtype of its input, and sums of 16-bit values are computed in float32.
+    Under autocast, the matrix products use the autocast dtype. A gradient is computed only for an
+    input that requires one. Twice differentiable: under ``create_graph``, backward recomputes the
+    gradients with operations that autograd can differentiate. The graph of these operations keeps
+    all logits in memory.
 
     Args:
         input: ``(..., D)``, real floating-point dtype.
         weight: ``(V, D)``, with the same dtype as ``input``.
-        target: ``(...)``, the class of each row as an integer.
+        target: ``(...)``, one integer class per row.
         bias: ``(V,)``, with the same dtype as ``input``, or None.
-        ignore_index: Rows with this target do not count.
+        ignore_index: Rows with this target have a loss of 0 and are left out of the mean.
         label_smoothing: ``ε``, from 0 to 1.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        chunk: The number of rows in a chunk. It need not divide the number of rows.
+        chunk: The number of rows in a chunk. The last chunk can be smaller.
 
     Returns:
         A scalar, or the loss of each row, with the same shape as ``target``.
 
     Raises:
-        ValueError: The shapes do not fit together, ``reduction`` is unknown, ``label_smoothing`` is
-            not in ``[0, 1]``, or ``chunk`` is not positive.
+        ValueError: The shapes do not match, ``reduction`` is unknown, ``label_smoothing`` is not in
+            ``[0, 1]``, or ``chunk`` is not positive.
 
     Example:
         >>> import torch
@@ -86,9 +88,9 @@ def linear_cross_entropy(
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """The Function of :func:`linear_cross_entropy`, for rows ``(N, D)`` and classes ``(N,)``.
+    """The Function behind :func:`linear_cross_entropy`, for rows ``(N, D)`` and targets ``(N,)``.
 
-    If ``ahead`` is true, forward also computes the gradients, for ``g = 1``.
+    If ``ahead`` is true, forward also computes the gradients for ``g = 1``.
     """
 
     @staticmethod
@@ -101,7 +103,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         loss: Loss,
         ahead: bool,
     ) -> Tensor:
-        """Return the loss, and save the inputs and the gradients that are already known."""
+        """Return the loss. Save the inputs, and the gradients if forward has computed them."""
         ctx.loss, ctx.how, ctx.ahead = loss, Precision.of(x), ahead
         needs = ctx.needs_input_grad[:3] if ahead else (False, False, False)
         factors = loss.factors(x.new_ones((), dtype=ctx.how.sums), target) if any(needs) else None

@@ -1,4 +1,4 @@
-"""Local response normalization: each channel is damped by its neighboring channels."""
+"""Local response normalization: each channel is normalized over its neighboring channels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LocalResponseNorm(Function):
     ``∂L/∂x_j = s_j^-β · g_j - (2αβ/n) · x_j · Σ_{c: j ∈ W(c)} g_c · y_c / s_c``.
 
     The sum in backward covers all channels whose window contains ``j``. For an even ``n``, these
-    channels form the mirror image of forward's window. Windows are cut off at the first and the
-    last channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate it as
-    often as you like.
+    channels form the mirror image of forward's window. Windows end at the first and the last
+    channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate the result
+    as often as you like.
 
     Args:
         x: ``(N, C, …)``, real floating-point dtype.
@@ -83,7 +83,7 @@ def _scale(x: Tensor, n: int, alpha: float, k: float) -> Tensor:
 
 
 def _window_sum(x: Tensor, before: int, after: int) -> Tensor:
-    """Sum each channel (dim 1) with ``before`` channels before it and ``after`` after it."""
+    """Add to each channel (dim 1) the ``before`` preceding and the ``after`` following channels."""
     if not x.shape[1]:
         return torch.zeros_like(x)
     windows = pad(x.movedim(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)

@@ -1,4 +1,4 @@
-"""Cross entropy of the logits of a linear layer, one chunk of rows at a time."""
+"""A linear layer and its cross entropy, computed for one chunk of rows at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class Loss:
     chunk: int
 
     def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
-        """Return the mean over the rows that are not ignored, the sum, or each row's loss."""
+        """Return the mean loss of the rows that are not ignored, the sum, or each row's loss."""
         if self.reduction == "none":
             return losses
         total = losses.sum()
         return total / self._number(target) if self.reduction == "mean" else total
 
     def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
-        """Return the gradient of each row's loss. A mean divides ``g`` by the number of rows."""
+        """Return the gradient for the loss of each row: ``g``, or ``g / rows`` for a mean."""
         if self.reduction == "mean":
             # If all rows are ignored, all gradients are 0.
             grad_output = grad_output / self._number(target).clamp(min=1)
@@ -39,7 +39,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Precision:
-    """The dtypes of matrix products, of exponentials and sums, and of the loss."""
+    """The dtypes for matrix products, for exponentials and sums, and for the loss."""
 
     products: torch.dtype
     sums: torch.dtype
@@ -47,7 +47,7 @@ class Precision:
 
     @classmethod
     def of(cls, x: Tensor) -> "Precision":
-        """Return the dtypes that PyTorch uses here, but at least float32 for sums."""
+        """Return the dtypes that PyTorch would use for ``x``, but at least float32 for sums."""
         kind = x.device.type
         cast = torch.is_autocast_enabled(kind) and x.dtype != torch.float64
         products = torch.get_autocast_dtype(kind) if cast else x.dtype
@@ -56,7 +56,7 @@ class Precision:
 
 
 class Layer:
-    """The layer ``Z = X Wᵀ + b``, and the required gradients of ``X``, ``W`` and ``b``."""
+    """The layer ``Z = X Wᵀ + b``, and buffers for the required gradients of ``X``, ``W``, ``b``."""
 
     def __init__(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Sequence[bool], how: Precision
@@ -69,11 +69,11 @@ class Layer:
         self.to_bias = weight.new_zeros(len(weight), dtype=how.sums) if needs[2] else None
 
     def logits(self, part: slice) -> Tensor:
-        """Return the logits of some rows as a tensor that may be overwritten."""
+        """Return the logits of the rows in ``part``. The caller is free to overwrite them."""
         return linear(self.x[part].to(self.how.products), self.weight, self.bias).to(self.how.sums)
 
     def add(self, part: slice, to_logits: Tensor) -> None:
-        """Add the contributions of some rows to the gradients."""
+        """Add the contributions of the rows in ``part`` to the gradients."""
         if self.to_bias is not None:
             self.to_bias += to_logits.sum(0)
         to_logits = to_logits.to(self.how.products)
@@ -85,14 +85,14 @@ class Layer:
             self.to_weight += to_logits.t() @ self.x[part].to(to_logits.dtype)
 
     def gradients(self) -> Gradients:
-        """Return the gradients in the dtypes of their inputs."""
+        """Return each gradient in the dtype of its input."""
         found = zip((self.to_x, self.to_weight, self.to_bias), self.dtypes, strict=True)
         to_x, to_weight, to_bias = (None if g is None else g.to(dtype) for g, dtype in found)
         return to_x, to_weight, to_bias
 
 
 def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> Tensor:
-    """Return the loss of each row. With ``factors``, also add up the gradients of the layer."""
+    """Return the loss of each row. Given ``factors``, also accumulate the layer's gradients."""
     losses = target.new_zeros(len(target), dtype=layer.how.sums)
     for start in range(0, len(target), loss.chunk):
         part = slice(start, start + loss.chunk)
@@ -109,7 +109,7 @@ def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, par
 
 
 def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Return the loss of each row, and overwrite the logits with the derivatives of the loss."""
+    """Return the loss of each row and the gradient for the logits, which overwrites the logits."""
     smoothing = loss.smoothing
     ignored = target == loss.ignore_index
     classes = target.masked_fill(ignored, 0)[:, None]
@@ -129,7 +129,7 @@ def differentiable_gradients(
     loss: Loss, how: Precision, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
     grad_output: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the three gradients, computed for all rows at once by differentiable operations."""
+    """Return the three gradients, computed for all rows at once with differentiable operations."""
     own = None if bias is None else bias.to(how.products)
     logits = linear(x.to(how.products), weight.to(how.products), own)
     ignored = target == loss.ignore_index

@@ -1,4 +1,4 @@
-"""Log-sum-exp that does not overflow and accepts fully masked rows."""
+"""A log-sum-exp that does not overflow and that accepts fully masked rows."""
 
 import math
 from typing import Any
@@ -13,8 +13,8 @@ class LogSumExp(torch.autograd.Function):
     """Compute the logarithm of a sum of exponentials.
 
     Forward: ``y = log Σ_dim exp(x) = m + log Σ_dim exp(x - m)``, where ``m`` is the maximum, so
-    that no exponent is above 0. Backward: ``∂L/∂x = exp(x - y) · ∂L/∂y``. The factor is the
-    softmax.
+    that no exponent is above 0. Backward: ``∂L/∂x = exp(x - y) · ∂L/∂y``. The factor ``exp(x - y)``
+    is the softmax.
 
     An element ``-∞`` adds nothing to the sum, and its gradient is 0. If all elements of a row are
     ``-∞`` (a fully masked row), ``y`` is ``-∞``, as in ``torch.logsumexp``. The gradient of this
@@ -31,7 +31,7 @@ class LogSumExp(torch.autograd.Function):
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 
     Returns:
-        The log-sum-exp, without ``dim`` or with size 1 there.
+        The log-sum-exp. The reduced dims are removed, or have size 1 if ``keepdim`` is true.
 
     Example:
         >>> import torch

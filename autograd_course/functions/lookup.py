@@ -1,4 +1,4 @@
-"""Rows of a table by their indices, as in an embedding."""
+"""Rows of a table, looked up by index as in an embedding."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ class Lookup(torch.autograd.Function):
     """Read rows of a table.
 
     Forward: ``y[i] = table[index[i]]``. Backward, with ``g = ∂L/∂y``:
-    ``∂L/∂table[r] = Σ_{i: index[i] = r} g[i]``. The gradients of all reads of a row add up.
+    ``∂L/∂table[r] = Σ_{i: index[i] = r} g[i]``. If a row is read several times, its gradients add
+    up.
 
     The Function saves only the index. Twice differentiable. ``torch.nn.functional.embedding``
     computes the same result for two-dimensional tables.
@@ -37,7 +38,7 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Add the gradient of each read row to a table of zeros."""
+        """Start from a table of zeros, and add each ``g[i]`` to the row ``index[i]``."""
         (index,) = ctx.saved_tensors
         zeros = grad_output.new_zeros(ctx.shape)  # torch.zeros would use float32 and the CPU
         rows = grad_output.reshape(-1, *ctx.shape[1:])

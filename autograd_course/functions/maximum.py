@@ -24,7 +24,7 @@ class Max(torch.autograd.Function):
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 
     Returns:
-        The maximum, without ``dim`` or with size 1 there.
+        The maximum. The reduced dims are removed, or have size 1 if ``keepdim`` is true.
 
     Example:
         >>> import torch
@@ -45,7 +45,7 @@ class Max(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return ``grad_output`` at the maximum. Tied elements get equal shares of it."""
+        """Return ``grad_output`` at the maximum. Tied elements get equal shares of the gradient."""
         (attained,) = ctx.saved_tensors
         shares = attained.to(grad_output.dtype) / attained.sum(ctx.dim, keepdim=True)
         return shares * grad_output.reshape(kept_shape(attained.shape, ctx.dim)), None, None

@@ -1,4 +1,4 @@
-"""The noise of a Gumbel-softmax."""
+"""The random noise for the Gumbel-softmax."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Return standard Gumbel noise ``-log(-log u)``, where ``u`` is uniform in [0, 1).
 
-    If ``u`` is 0, the noise is -inf, and a sample never selects this entry.
+    If ``u`` is 0, the noise is -inf, and this entry is never sampled.
 
     Args:
         like: The noise has the shape, the dtype and the device of this tensor.
-        generator: PyTorch's random generator, for noise that you can repeat.
+        generator: A ``torch.Generator``. Pass one with a fixed seed to get reproducible noise.
 
     Returns:
         The noise.

@@ -19,8 +19,8 @@ def pack_bits(mask: Tensor) -> Tensor:
     """Pack a boolean mask into bytes.
 
     Element ``8i + k``, in row-major order, becomes bit ``k`` of byte ``i``. The bits after the last
-    element are 0. ``torch.bool`` takes one byte per element, so the result is one eighth as large.
-    No intermediate result is larger than the mask.
+    element are 0. ``torch.bool`` takes one byte per element, so the result is one eighth of the
+    mask's size. No intermediate result is larger than the mask.
 
     Args:
         mask: Boolean, any shape.
@@ -47,7 +47,7 @@ def pack_bits(mask: Tensor) -> Tensor:
 
 
 def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
-    """Unpack a boolean mask that :func:`pack_bits` has packed.
+    """Restore a boolean mask that was packed by :func:`pack_bits`.
 
     Args:
         packed: The bytes.
@@ -80,9 +80,9 @@ class PackedReLU(torch.autograd.Function):
     Forward: ``y = max(x, 0)``. Backward: ``∂L/∂x = ∂L/∂y`` where ``x > 0``, and 0 elsewhere. At the
     kink, the gradient is 0, as in ``torch.relu``.
 
-    This saves memory only if no other operation saves ``x`` or ``y``. ``torch.relu`` saves its
-    output, which costs nothing if the next operation saves its input. The Function saves
-    ``⌈n / 8⌉`` bytes. Twice differentiable: the second derivative is 0.
+    The Function saves ``⌈n / 8⌉`` bytes. This reduces memory only if no other operation saves ``x``
+    or ``y``. ``torch.relu`` saves its output, which costs nothing if the next operation also saves
+    that tensor. Twice differentiable: the second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.
@@ -115,9 +115,9 @@ class PackedDropout(torch.autograd.Function):
     Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, and 1
     otherwise. Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
 
-    The mask is drawn from the random state of the device of ``x``, but differs from the mask that
-    ``torch.dropout`` draws from the same state. The Function saves ``⌈n / 8⌉`` bytes. Twice
-    differentiable.
+    The Function draws the mask with the random generator of the device of ``x``. From the same
+    generator state, ``torch.dropout`` draws a different mask. The Function saves ``⌈n / 8⌉`` bytes.
+    Twice differentiable.
 
     Args:
         x: Any shape, real floating-point dtype.
@@ -139,7 +139,7 @@ class PackedDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float = 0.5) -> Tensor:
-        """Return ``x`` with some elements dropped and the others scaled, and save the mask."""
+        """Set random elements of ``x`` to 0, scale the other elements, and save the mask."""
         if not 0 <= p <= 1:
             raise ValueError(f"PackedDropout needs a probability, got p = {p}")
         mask = torch.rand(x.shape, device=x.device) >= p
@@ -149,7 +149,7 @@ class PackedDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output`` with the same elements dropped and the others scaled."""
+        """Set the same elements of ``grad_output`` to 0, and scale the other elements."""
         (packed,) = ctx.saved_tensors
         return _dropped(unpack_bits(packed, grad_output.shape), grad_output, ctx.scale), None
 

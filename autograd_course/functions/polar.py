@@ -9,13 +9,14 @@ from torch import Tensor
 class ToPolar(torch.autograd.Function):
     """Convert Cartesian to polar coordinates.
 
-    Forward: ``r = √(x² + y²)`` and ``θ = atan2(y, x)``. Backward, where each input gets a gradient
-    from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
+    Forward: ``r = √(x² + y²)`` and ``θ = atan2(y, x)``. Backward, in which each input gets a
+    gradient from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    At the origin, no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
-    so the gradient stays finite. A gradient is computed only for an input that requires one. The
-    Function saves its two outputs. Twice differentiable, because saved outputs have a graph.
+    At the origin, no derivative exists. There ``backward`` returns ``∂L/∂x = g_r`` and
+    ``∂L/∂y = 0`` and ignores ``g_θ``, so the gradient stays finite. A gradient is computed only for
+    an input that requires one. The Function saves its two outputs. Twice differentiable, because
+    saved outputs have a graph.
 
     Args:
         x: Any shape, real floating-point dtype.
@@ -41,7 +42,7 @@ class ToPolar(torch.autograd.Function):
     def backward(
         ctx: Any, grad_r: Tensor, grad_theta: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``x`` and ``y``. An unused output has a gradient of zeros."""
+        """Return the gradients of ``x`` and ``y``. An unused output's gradient is all zeros."""
         r, theta = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)

@@ -1,4 +1,4 @@
-"""Helpers for a backward that runs code again and lets autograd differentiate it."""
+"""Helpers for a backward that reruns a callable and lets autograd differentiate that run."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +10,12 @@ from torch.autograd.graph import get_gradient_edge
 
 
 def entered(value: Any, needs_gradient: bool) -> Any:
-    """Prepare an argument for a second run, so that autograd can compute its gradient.
+    """Prepare an argument for the rerun, so that autograd can compute its gradient.
 
     In an ordinary backward pass, the result is detached from the earlier graph. Under
-    ``create_graph``, where grad mode is on, it stays connected, because the gradient itself must be
-    differentiable. It is a view, so that a gradient with respect to it comes only from this run.
+    ``create_graph``, grad mode is on and the gradient itself must be differentiable. So the result
+    is a view that stays connected to the earlier graph. A gradient with respect to this view comes
+    only from the rerun.
     """
     if not needs_gradient:
         return value
@@ -27,12 +28,12 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 def own_parameters(
     modules: Iterable[nn.Module], parameters: Iterable[Tensor]
 ) -> Iterator[list[Tensor]]:
-    """Provide the parameters for a second run, so that autograd can compute their gradients.
+    """Provide the parameters for the rerun, so that autograd can compute their gradients.
 
     In an ordinary backward pass, these are the modules' parameters themselves. Under
-    ``create_graph``, the graph before the arguments may contain the same parameters, and a gradient
-    with respect to them would include that part of the graph. So the modules get views of their
-    parameters for the second run.
+    ``create_graph``, the graph that produced the arguments can contain the same parameters. A
+    gradient with respect to these parameters would then include that earlier graph. So the modules
+    use views of their parameters during the rerun.
     """
     if not torch.is_grad_enabled():
         yield list(parameters)
@@ -54,7 +55,7 @@ def vector_jacobian_product(
 ) -> tuple[Tensor | None, ...]:
     """Return ``Σ gᵀ ∂output/∂input`` for each input, or None if no output depends on it.
 
-    Outputs without a graph and outputs whose ``g`` is None are skipped.
+    Outputs that have no graph or whose ``g`` is None are skipped.
     """
     pairs = [
         (output, g)
@@ -69,7 +70,7 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that the outputs depend on through a path around all ``inputs``, or None."""
+    """Return a leaf that the outputs depend on by a path without any of ``inputs``, or None."""
     # Compare nodes and not tensors, because saved-tensor hooks may return a different tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]

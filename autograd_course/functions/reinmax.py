@@ -10,20 +10,20 @@ from autograd_course.functions.gumbel_softmax import softmax_vjp
 
 
 class ReinMax(torch.autograd.Function):
-    """Sample a one-hot vector from ``softmax(logits)``, with the gradient of ReinMax.
+    """Sample a one-hot vector from ``softmax(logits)``, with the ReinMax gradient.
 
     Forward: ``y`` is one-hot at the largest ``logits + noise``, along the last dim. Backward: with
     ``p = softmax(logits)``, ``m = (p + y) / 2`` and ``J(q)ᵀg = q ⊙ (g - Σ g·q)``,
 
     ``∂L/∂logits := 2 J(m)ᵀg - ½ J(p)ᵀg``, with ``g = ∂L/∂y``.
 
-    The expectation over the samples is the exact gradient of ``E[L(y)]`` if L is quadratic. The
-    straight-through estimate ``J(p)ᵀg`` is exact if L is linear. Declared surrogate:
+    If L is quadratic, the expectation of this estimate is the exact gradient of ``E[L(y)]``. The
+    straight-through estimate ``J(p)ᵀg`` is exact only if L is linear. Declared surrogate:
     ``h = 2 softmax(logits + c) - ½ softmax(logits)``, where the constant ``c = log m - logits``
     makes the first softmax equal to ``m``.
 
-    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative follows
-    from this formula, for the same sample.
+    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative
+    differentiates this formula for the same sample.
 
     Args:
         logits: ``(..., K)``, floating-point dtype.

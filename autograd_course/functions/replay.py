@@ -1,4 +1,4 @@
-"""Run a callable a second time under the same conditions, and without side effects."""
+"""Rerun a callable under the same conditions, without repeating its side effects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,13 +10,13 @@ from torch.utils._pytree import tree_leaves
 
 
 class Replay:
-    """Run ``fn`` once, and again in backward with the same result.
+    """Run ``fn`` in forward, and rerun it in backward with the same result.
 
-    ``first`` runs it and stores the state that a second run would find changed. It stores the
-    random states of the CPU and of the arguments' GPUs, if ``fn`` drew random numbers. It also
-    stores the autocast settings, and the buffers of ``modules`` that ``fn`` wrote, such as the
-    running mean of a batch norm. ``again`` runs it under the same conditions. Afterwards it
-    restores the caller's random states and the modules' buffers, so that each batch counts once.
+    ``first`` runs ``fn`` and stores the conditions of this run. If ``fn`` draws random numbers,
+    ``first`` stores the earlier random states of the CPU and of the arguments' GPUs. It also stores
+    the autocast settings, and the old values of all buffers of ``modules`` that ``fn`` changes,
+    such as the running mean of a batch norm. ``again`` reruns ``fn`` under these conditions. Then
+    it restores the caller's random states and the modules' buffers, so that each batch counts once.
 
     Python's and NumPy's random states, and all other state of ``fn``, are not restored.
     """
@@ -31,7 +31,7 @@ class Replay:
         self._autocasts: list[dict[str, Any]] = []
 
     def first(self, *args: Any, **kwargs: Any) -> Any:
-        """Return ``fn(*args, **kwargs)``, and store the conditions of this run."""
+        """Return ``fn(*args, **kwargs)``, and store the conditions under which it ran."""
         devices = _devices((args, kwargs))
         self._autocasts = [_autocast(kind) for kind in {device.type for device in devices}]
         states = [(device, _random_state(device)) for device in devices]
@@ -78,7 +78,7 @@ def _random_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
-    """Use these random states inside the ``with`` block."""
+    """Set these random states inside the ``with`` block, and then restore the previous states."""
     gpus = [device for device, _ in states if device.type == "cuda"]
     with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
         for device, state in states:
@@ -98,7 +98,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Give modules copies of earlier buffers inside the block, and then restore their own."""
+    """Replace buffers of modules by copies of ``buffers`` inside the ``with`` block."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

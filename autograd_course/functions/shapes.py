@@ -1,4 +1,4 @@
-"""Restore shapes in backward: the shape before broadcasting, and the shape before a reduction."""
+"""Helpers for ``backward`` that undo the shape changes of broadcasting and reductions."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
-    """Sum ``gradient`` to ``shape``, over the dims that broadcasting has added or expanded.
+    """Reduce ``gradient`` to ``shape``: sum over the dims that broadcasting added or expanded.
 
     This is the VJP of ``x.expand(gradient.shape)``. Dims that broadcasting added in front are
-    summed and removed. Dims that it expanded from size 1 are summed and kept. The dtype stays the
-    same. ``gradient.sum_to_size(shape)`` does the same.
+    summed and removed. Dims that broadcasting expanded from size 1 are summed and kept. The dtype
+    does not change. ``gradient.sum_to_size(shape)`` returns the same result.
 
     Raises ``RuntimeError`` if ``shape`` does not broadcast to the shape of the gradient.
     """
@@ -28,11 +28,10 @@ def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def kept_shape(shape: Iterable[int], dim: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the result of a reduction over ``dim`` with ``keepdim=True``.
+    """Return the shape that a reduction over ``dim`` would return with ``keepdim=True``.
 
-    If you reshape the result of a reduction to this shape, it broadcasts against the input, whether
-    or not the reduction used ``keepdim``. ``dim`` is one or more dims. Negative dims count from the
-    end.
+    A result reshaped to this shape broadcasts against the input, whether or not the reduction used
+    ``keepdim``. ``dim`` is one or more dims. Negative dims count from the end.
     """
     lengths = tuple(shape)
     dims = {d % max(len(lengths), 1) for d in ((dim,) if isinstance(dim, int) else dim)}

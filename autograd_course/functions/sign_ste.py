@@ -1,4 +1,4 @@
-"""A sign with a straight-through gradient."""
+"""The sign function, with a straight-through gradient."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ class SignSTE(torch.autograd.Function):
     Forward: ``y = +1`` where ``x ≥ 0``, and ``-1`` elsewhere. Declared surrogate: ``h(x) = x``, so
     ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it exists.
 
-    At 0, the value is +1, so that there are only two values. ``torch.sign`` returns 0 there. The
+    At 0, the output is +1, so the output has only two values. (``torch.sign`` returns 0 there.) The
     Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
 
     Args:
@@ -31,7 +31,7 @@ class SignSTE(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return the sign of each element, which is +1 at 0."""
+        """Return the sign of each element. The sign of 0 is +1."""
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The hyperbolic sine, differentiable to any order from its output."""
+"""The hyperbolic sine. Backward uses only the output and is differentiable to any order."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ class Sinh(torch.autograd.Function):
     Forward: ``y = sinh(x)``. Backward: ``∂L/∂x = √(1 + y²) · ∂L/∂y``, which equals
     ``cosh(x) · ∂L/∂y`` because ``cosh² - sinh² = 1``.
 
-    If ``forward`` saved ``cosh(x)``, it would be a constant for backward, and the second derivative
-    would be 0. The output has a graph, so derivatives of every order are correct. ``torch.hypot``
-    computes the root without overflow in ``y²``.
+    If ``forward`` saved ``cosh(x)``, the saved tensor would be a constant for backward, and the
+    second derivative would be 0. The output has a graph, so derivatives of every order are correct.
+    ``torch.hypot`` computes the root without overflow in ``y²``.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -1,4 +1,4 @@
-"""A maximum with a temperature, written for the transforms of torch.func."""
+"""A smooth maximum with a temperature. It supports the transforms of torch.func."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ class SmoothMaximum(torch.autograd.Function):
     ``p = softmax(x / t)`` and ``g = ∂L/∂y``: ``∂L/∂x = p · g`` and
     ``∂L/∂t = Σ g · (y - Σ p x) / t``. Forward mode: ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
 
-    For the transforms of ``torch.func``, ``forward`` and ``setup_context`` are separate, the vmap
-    rule is generated, and there is a ``jvp``. Because of the ``jvp``, ``torch.compile`` breaks the
-    graph here. A gradient is computed only for an input that requires one. Twice differentiable,
-    also in forward-over-reverse mode.
+    To support the transforms of ``torch.func``, this class has separate ``forward`` and
+    ``setup_context``, a generated vmap rule, and a ``jvp``. Because of the ``jvp``,
+    ``torch.compile`` breaks the graph at this Function. A gradient is computed only for an input
+    that requires one. Twice differentiable, also in forward-over-reverse mode.
 
     Args:
         x: At least one dim, real floating-point dtype.

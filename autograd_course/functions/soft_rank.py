@@ -1,4 +1,4 @@
-"""Ranks with a gradient."""
+"""Differentiable ranks."""
 
 from typing import Any
 
@@ -10,9 +10,10 @@ class SoftRank(torch.autograd.Function):
     """Compute smooth ranks of each row, from 1 for the smallest element to n for the largest.
 
     Forward: ``r_i = ½ + Σ_j σ((x_i - x_j) / τ)``. Each sigmoid compares two elements. Comparing an
-    element with itself gives ½. As ``τ → 0``, the result becomes the exact ranks. Backward, with
+    element with itself gives ½. As ``τ → 0``, ``r`` approaches the exact ranks. Backward, with
     ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
-    ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. ``x_k`` changes its own rank and all other ranks.
+    ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. The first sum is the effect of ``x_k`` on its own
+    rank, and the second is its effect on all ranks.
 
     Each row needs memory proportional to n². Twice differentiable.
 

@@ -9,7 +9,7 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class SoftThreshold(torch.autograd.Function):
-    """Shrink each element toward 0 by a threshold, and set the elements below the threshold to 0.
+    """Move each element toward 0 by a threshold. Elements within the threshold become 0.
 
     Forward: ``y = sign(x) · max(|x| - t, 0)``. Backward, with ``g = ∂L/∂y``: where ``|x| > t``,
     ``∂L/∂x = g``, and ``-sign(x) · g`` is added to ``∂L/∂t``. Elsewhere, both are 0. This includes

@@ -1,4 +1,4 @@
-"""Softmax, without its Jacobian."""
+"""Softmax, with a backward that never builds the Jacobian."""
 
 from typing import Any
 
@@ -12,9 +12,10 @@ class Softmax(torch.autograd.Function):
     Forward: ``y_i = exp(x_i) / Σ_j exp(x_j)``. Backward, with ``g = ∂L/∂y``:
     ``∂L/∂x = y ∘ (g - Σ_j g_j y_j)``.
 
-    The Jacobian ``diag(y) - y yᵀ`` is a diagonal minus an outer product. So its product with ``g``
-    needs only one inner product for each row, and never the full matrix. The Function saves the
-    output, not the input. Twice differentiable, because a saved output has a graph.
+    The Jacobian ``diag(y) - y yᵀ`` is a diagonal matrix minus an outer product. So its product with
+    ``g`` takes only one inner product per row, and backward never builds the full matrix. The
+    Function saves the output, not the input. Twice differentiable, because a saved output has a
+    graph.
 
     Args:
         x: Real floating-point dtype.

@@ -1,4 +1,4 @@
-"""A smooth ReLU, differentiable to any order from its output."""
+"""A smooth ReLU. Backward uses only the output and is differentiable to any order."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Softplus(torch.autograd.Function):
 
     If ``forward`` saved ``σ(x)``, the saved tensor would be a constant for backward, and the second
     derivative would be incomplete. The output has a graph, so derivatives of every order are
-    correct: differentiating ``backward`` leads through this Function again.
+    correct: differentiating ``backward`` calls the ``backward`` of this Function again.
 
     Args:
         x: Any shape, real floating-point dtype.

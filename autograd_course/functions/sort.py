@@ -9,13 +9,13 @@ from torch import Tensor
 class Sort(torch.autograd.Function):
     """Sort along the last dim, and return the values and their original indices.
 
-    Forward: ``values[..., i] = x[..., indices[..., i]]``, in order. Backward returns each gradient
-    to the place of its value: ``∂L/∂x[..., indices[..., i]] = ∂L/∂values[..., i]``. The indices
-    have no gradient.
+    Forward: ``values[..., i] = x[..., indices[..., i]]``, in order. Backward moves each gradient to
+    the original position of its value: ``∂L/∂x[..., indices[..., i]] = ∂L/∂values[..., i]``. The
+    indices have no gradient.
 
-    Equal elements keep their order, so each one gets the gradient of its own place. The Function
-    saves only the indices. Twice differentiable: ``backward`` is linear in its argument and does
-    not depend on the values of ``x``.
+    The sort is stable: equal elements keep their order. The Function saves only the indices. Twice
+    differentiable: ``backward`` is linear in its argument and does not depend on the values of
+    ``x``.
 
     Args:
         x: At least one dim, real floating-point dtype.
@@ -40,6 +40,6 @@ class Sort(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_values: Tensor, grad_indices: Tensor) -> tuple[Tensor, None]:
-        """Return each gradient to the place of its value. Ignore ``grad_indices``."""
+        """Move each gradient to the original position of its value. Ignore ``grad_indices``."""
         (indices,) = ctx.saved_tensors
         return torch.zeros_like(grad_values).scatter(-1, indices, grad_values), None

@@ -13,10 +13,10 @@ class Standardize(torch.autograd.Function):
     ``dim``. Backward, with ``g = ∂L/∂y`` and means over ``dim``:
     ``∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + ε)``.
 
-    For ``ε = 0``, the bracket is a projection. It removes from ``g`` the component along a vector
-    of ones, because adding a constant to ``x`` changes nothing. It also removes the component along
-    ``y``, because scaling ``x`` changes nothing. Twice differentiable: ``y`` is an output, and
-    backward recomputes the deviation.
+    For ``ε = 0``, the expression in parentheses is a projection of ``g``. It removes the component
+    of ``g`` along the vector of ones, because adding a constant to ``x`` does not change ``y``. It
+    also removes the component along ``y``, because scaling ``x`` does not change ``y``. Twice
+    differentiable: ``y`` is an output, and backward recomputes the standard deviation.
 
     Args:
         x: Any shape, real floating-point dtype.
@@ -44,7 +44,7 @@ class Standardize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return the projected ``grad_output``, divided by the deviation."""
+        """Return the projected ``grad_output``, divided by the standard deviation."""
         x, y = ctx.saved_tensors
         mean = grad_output.mean(ctx.dim, keepdim=True)
         along = (grad_output * y).mean(ctx.dim, keepdim=True)
@@ -52,5 +52,5 @@ class Standardize(torch.autograd.Function):
 
 
 def deviation(x: Tensor, dim: int | tuple[int, ...], eps: float) -> Tensor:
-    """Return ``√(v + eps)``. The biased variance ``v`` divides by N and not by N - 1."""
+    """Return ``√(v + eps)``, where the biased variance ``v`` divides by N, not by N - 1."""
     return torch.sqrt(x.var(dim, correction=0, keepdim=True) + eps)

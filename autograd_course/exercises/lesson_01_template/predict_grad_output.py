@@ -20,7 +20,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[float]:
-    """Return the ``grad_output`` that a square receives for each loss of the statement."""
+    """Return the ``grad_output`` that ``Square`` receives for each loss in the exercise."""
     received: list[float] = []
 
     class Square(Function):

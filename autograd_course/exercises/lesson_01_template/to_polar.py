@@ -24,7 +24,7 @@ def to_polar(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def off_axis(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return numbers with magnitudes from 0.5 to 2, away from the origin and the angle's jump."""
+    """Return coordinates between 0.5 and 2 or between -2 and -0.5, away from both axes."""
     sign = 2 * torch.randint(2, shape, generator=rng, device="cpu") - 1
     return sign * positive(rng, *shape)
 

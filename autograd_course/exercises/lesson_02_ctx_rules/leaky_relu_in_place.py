@@ -28,12 +28,12 @@ from autograd_course.grader.sampling import around
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    """Return ``x`` where it is positive and ``slope · x`` elsewhere."""
+    """Return ``x`` where ``x > 0``, and ``slope · x`` elsewhere."""
     return torch.nn.functional.leaky_relu(x, slope)
 
 
 def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that the output uses the memory of the input."""
+    """Check that the output shares the memory of the input."""
     given = differentiable(inputs)
     before = storage(given[0])  # x.data = … would give x new memory
     if storage(as_tuple(called(function, given))[0]) == before:

@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[int]:
-    """Return the number of backward calls in each of the four programs of the statement."""
+    """Return the number of calls to ``backward`` in each of the four programs of the exercise."""
     calls = 0
 
     class Double(Function):

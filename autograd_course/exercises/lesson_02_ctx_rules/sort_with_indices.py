@@ -29,7 +29,7 @@ def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tens
 
 
 def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that the saved tensors contain indices and not values. Both may have the same size."""
+    """Check that forward saves the indices, not the values. (Both can have the same size.)"""
     _, outputs = applied(function, inputs)
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
         if saved is not None and saved.is_floating_point():

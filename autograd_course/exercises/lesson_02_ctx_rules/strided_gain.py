@@ -23,7 +23,7 @@ from autograd_course.grader.sampling import normal
 
 
 def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
-    """Return every ``stride``-th element of the last dim. In training, multiply it by ``gain``."""
+    """Return every ``stride``-th element of the last dim, multiplied by ``gain`` in training."""
     kept = x[..., ::stride]
     return kept * gain if training else kept.clone()
 
@@ -31,13 +31,13 @@ def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor
 def signal(
     rng: torch.Generator, shape: tuple[int, ...], stride: int, training: bool
 ) -> tuple[Any, ...]:
-    """Return the arguments of a strided gain. ``gain`` has the shape of the output."""
+    """Return random arguments for ``StridedGain``. ``gain`` has the shape of the output."""
     kept = (*shape[:-1], -(-shape[-1] // stride))
     return normal(rng, *shape), normal(rng, *kept), stride, training
 
 
 def in_evaluation(check: Check) -> Check:
-    """Return the check for a call whose last argument, ``training``, is False."""
+    """Return a check that runs ``check`` on the same call with ``training=False``."""
     return lambda function, inputs: check(function, (*inputs[:-1], False))
 
 

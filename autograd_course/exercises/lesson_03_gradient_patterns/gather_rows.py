@@ -20,12 +20,12 @@ from autograd_course.grader.sampling import normal
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Return ``table[index]``, whose shape is the shape of ``index`` plus the shape of a row."""
+    """Return ``table[index]``, with the shape ``(*index.shape, *row.shape)``."""
     return table[index]
 
 
 def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
-    """Return indices below ``rows`` that repeat row 0 and never include the last row."""
+    """Return row indices in which row 0 appears several times and the last row never appears."""
     index = torch.randint(rows - 1, shape, generator=rng, device="cpu")
     index.view(-1)[[0, -1]] = 0
     return index

@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal, shaped
 
 
 def gelu(x: Tensor) -> Tensor:
-    """Return ``x Φ(x)``, where Φ is the normal distribution function."""
+    """Return ``x Φ(x)``, where Φ is the standard normal cumulative distribution function."""
     return 0.5 * (x + x * torch.erf(x / math.sqrt(2)))
 
 

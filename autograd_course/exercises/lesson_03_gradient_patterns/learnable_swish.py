@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
-    """Return ``x σ(βx)``, where β is a tensor of one element."""
+    """Return ``x σ(βx)``, where β is a tensor with one element."""
     return x * torch.sigmoid(beta * x)
 
 

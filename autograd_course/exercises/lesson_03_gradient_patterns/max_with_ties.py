@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal
 
 
 def amax(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return the maximum along a dim; equal maxima share the gradient equally."""
+    """Return the maximum along a dim. Equal maxima share the gradient equally."""
     return torch.amax(x, dim, keepdim)
 
 
@@ -25,7 +25,7 @@ SPREAD = 0.3  # much larger than any step of a numerical derivative, so that tie
 
 
 def tied(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return multiples of ``SPREAD`` with factors from 0 to 3, so that long slices have ties."""
+    """Return ``SPREAD`` times random integers from 0 to 3, so that long slices contain ties."""
     levels = torch.randint(4, shape, generator=rng, device="cpu")
     return SPREAD * levels.to(torch.float64)
 

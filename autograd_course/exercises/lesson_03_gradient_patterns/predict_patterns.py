@@ -17,7 +17,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[float]:
-    """Return the five gradients of the statement."""
+    """Return the five gradients that the exercise asks for."""
 
     def leaf(value: Tensor) -> Tensor:
         return value.double().requires_grad_()

@@ -22,7 +22,7 @@ Backward = Callable[[Tensor, Tensor], Tensor]
 
 
 def ratio(forward: Callable[[Tensor], Tensor], wrong: Backward) -> float:
-    """Return the gradient from a wrong backward, divided by the true gradient."""
+    """Return the ratio of the gradient from an incorrect backward to the true gradient."""
 
     class Broken(Function):
         @staticmethod
@@ -44,7 +44,7 @@ def ratio(forward: Callable[[Tensor], Tensor], wrong: Backward) -> float:
 
 
 def outcome() -> list[float]:
-    """Return the ratio of the gradients for each of the three Functions of the statement."""
+    """Return the gradient ratio for each of the three Functions in the exercise."""
     return [
         ratio(torch.mean, lambda x, g: g * torch.ones_like(x)),
         ratio(torch.reciprocal, lambda x, g: g / x**2),

@@ -24,7 +24,7 @@ def look_up(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
 
 
 def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table, indices into it with repetitions, and fractions."""
+    """Return a table, indices into the table (some of them repeated), and fractions."""
     index = torch.randint(size - 1, shape, generator=rng, device="cpu")
     if index.numel() > 1:
         index.view(-1)[-1] = index.view(-1)[0]
@@ -32,7 +32,7 @@ def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Ten
 
 
 def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
-    """Return the same values. In the gradient of the table, later entries replace earlier ones."""
+    """Return the correct values, but let repeated indices overwrite the table's gradient."""
     left = torch.zeros_like(table, dtype=torch.long)
     places = torch.arange(index.numel()).reshape(index.shape)
     left[index] = places

@@ -23,14 +23,14 @@ from autograd_course.grader.sampling import normal
 
 
 def dropout(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return x / (1 - p) for the elements that the mask of the seed keeps, and 0 elsewhere."""
+    """Return ``x / (1 - p)`` where the mask drawn from the seed keeps ``x``, and 0 elsewhere."""
     generator = torch.Generator(x.device).manual_seed(seed)
     kept = torch.rand(x.shape, generator=generator, device=x.device) >= p
     return x * kept / (1 - p)
 
 
 def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return the same values, with the gradient for the mask that would be drawn next."""
+    """Return the correct values, with a gradient that uses the generator's next mask."""
     generator = torch.Generator(x.device).manual_seed(seed)
     torch.rand(x.shape, generator=generator, device=x.device)
     again = torch.rand(x.shape, generator=generator, device=x.device) >= p

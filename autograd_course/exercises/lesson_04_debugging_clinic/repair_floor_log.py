@@ -23,20 +23,20 @@ def floor_log(x: Tensor, floor: float) -> Tensor:
 
 
 def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, float]:
-    """Return numbers around a floor, with a 0 at every third position, and the floor."""
+    """Return the floor and numbers around it, with a 0 at every third position."""
     x, floor = around_floor(rng, floor, n)
     return x.where(torch.arange(n) % 3 != 0, 0.0), floor
 
 
 def around_floor(rng: torch.Generator, floor: float, *shape: int) -> tuple[Tensor, float]:
-    """Return positive numbers, alternately below and above a floor, and the floor."""
+    """Return the floor and positive numbers that are alternately below and above it."""
     ratio = positive(rng, *shape)  # 0.5 to 2
     below = torch.arange(ratio.numel()).reshape(shape) % 2 == 0
     return floor * torch.where(below, 0.3 * ratio, 1 + ratio), floor
 
 
 def leaky_floor_log(x: Tensor, floor: float) -> Tensor:
-    """Return the same values, with a gradient of ``1 / floor`` below the floor."""
+    """Return the correct values, with a gradient of ``1 / floor`` below the floor."""
     return (x + (x.clamp(min=floor) - x).detach()).log()
 
 

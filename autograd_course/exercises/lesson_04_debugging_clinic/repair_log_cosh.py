@@ -23,7 +23,7 @@ def log_cosh(x: Tensor) -> Tensor:
 
 
 def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
-    """Return numbers of both signs, up to about this magnitude."""
+    """Return numbers of both signs, with absolute values up to about ``magnitude``."""
     return magnitude * (positive(rng, *shape) - 1.25)
 
 

@@ -15,7 +15,7 @@ from autograd_course.grader.sampling import positive
 
 
 def share(x: Tensor, dim: int) -> Tensor:
-    """Return ``x / Σx``, with the sum along ``dim``."""
+    """Return ``x / Σx``, where the sum is along ``dim``."""
     return x / x.sum(dim, keepdim=True)
 
 

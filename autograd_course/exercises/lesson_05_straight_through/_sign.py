@@ -1,4 +1,4 @@
-"""The sign, and the clip that three exercises use as its surrogate."""
+"""The sign function, and the clip that three exercises use as its surrogate."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def sign(x: Tensor) -> Tensor:
 
 
 def clipped(x: Tensor) -> Tensor:
-    """Return ``x`` clipped to [-1, 1]; at the bounds its gradient is 1."""
+    """Return ``x`` clipped to [-1, 1]. At the bounds, the gradient is 1."""
     # clamp alone is not enough: at its bounds the gradient is 1 in PyTorch 2.13 and 0 in 2.14.
     return torch.where(x.abs() > 1, x.detach().clamp(-1, 1), x)
 

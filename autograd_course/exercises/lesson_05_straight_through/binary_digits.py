@@ -19,7 +19,7 @@ ASKED = 0.90
 
 
 def train_binary_net(images: Tensor, labels: Tensor) -> None:
-    """Declare the arguments. Only the trial judges an answer, so nothing trains here."""
+    """Declare only the arguments. There is no reference, because the trial checks the answer."""
 
 
 EXERCISE = RoutineExercise(

@@ -18,15 +18,15 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def fake_quantize(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return ``step · round(clamp(x / step, low, high))`` for integer bounds."""
+    """Return ``step · round(clamp(x / step, low, high))``, where the bounds are integers."""
     return step * torch.round(x / step).clamp(low, high)
 
 
 def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the surrogate: the derivative of the rounding is 1.
+    """Return the surrogate, in which the derivative of the rounding is 1.
 
-    The paths from ``step`` inside and outside the bounds are separate, so that ``diagnose`` can
-    tell which path an answer forgot.
+    Inside and outside the bounds, the gradient of ``step`` comes from separate paths. So
+    ``diagnose`` can report which path is missing from an answer.
     """
     v = x / step
     inside = (v >= low) & (v <= high)
@@ -37,10 +37,10 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 def on_levels(
     rng: torch.Generator, shape: tuple[int, ...], step: float, low: int, high: int
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Return numbers inside and outside the bounds, but none close to a bound or to half a step.
+    """Return numbers inside and outside the bounds, but none close to a bound or a tie.
 
-    Some numbers outside round to a bound. For them, a mask of the level and a mask of ``x / step``
-    differ.
+    Some numbers outside the bounds round to a bound. For these numbers, a mask computed from the
+    rounded level differs from a mask computed from ``x / step``.
     """
     count = torch.Size(shape).numel()
     level = torch.randint(low, high + 1, (count,), generator=rng, device="cpu")
@@ -54,7 +54,7 @@ def on_levels(
 
 
 def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same values, but compare the bounds with the rounded level, not ``x / step``."""
+    """Return the correct values, but compare the rounded level, not ``x / step``, to the bounds."""
     v = x / step
     rounded = v + (v.round() - v).detach()
     level = rounded.detach()
@@ -63,7 +63,7 @@ def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 
 
 def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same values, with the right gradient of ``step``."""
+    """Return the correct values, with the incorrect mask only in the gradient of ``x``."""
     right = straight_through(x.detach(), step, low, high)
     of_x = clamped_by_level(x, step.detach(), low, high)
     return right + of_x - of_x.detach()

@@ -21,7 +21,7 @@ def passed(x: Tensor, surrogate: Tensor) -> Tensor:
 
 
 def outcome() -> list[float]:
-    """Return the gradients of the four losses of the statement at 0.4."""
+    """Return the gradients at 0.4 of the four losses in the exercise."""
     with torch.enable_grad():
         x = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
         losses = (

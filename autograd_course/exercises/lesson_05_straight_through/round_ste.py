@@ -22,7 +22,7 @@ def round_to(x: Tensor, step: float) -> Tensor:
 
 
 def unrounded(x: Tensor, step: float) -> Tensor:
-    """Return ``x``, whose derivative replaces the derivative of the rounding."""
+    """Return ``x``, the surrogate: its derivative replaces the derivative of rounding."""
     return x.clone()
 
 

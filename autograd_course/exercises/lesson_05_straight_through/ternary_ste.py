@@ -23,18 +23,18 @@ def ternary(x: Tensor, threshold: Tensor) -> Tensor:
 
 
 def two_clips(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return the surrogate: the mean of two clips, which replace the two signs."""
+    """Return the surrogate: the mean of two clips. Each clip replaces one of the signs."""
     return (clipped(x - threshold) + clipped(x + threshold)) / 2
 
 
 def one_clip(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return one clip around 0, with the right gradient of the threshold."""
+    """Return a single clip around 0, with the correct gradient of the threshold."""
     of_threshold = two_clips(x.detach(), threshold)
     return clipped(x) + of_threshold - of_threshold.detach()
 
 
 def thresholds(t: float, *shape: int) -> Sampler:
-    """Return a sampler of numbers on both sides of each jump and of the bounds of each window."""
+    """Return a sampler of numbers on both sides of each jump and of each window's bounds."""
     kinks = tuple(sorted(side * edge for side in (-1, 1) for edge in (t, abs(1 - t), 1 + t)))
 
     def sampler(rng: torch.Generator) -> tuple[Tensor, Tensor]:

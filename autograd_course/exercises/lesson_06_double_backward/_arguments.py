@@ -1,4 +1,4 @@
-"""What a routine does to the tensors of its caller."""
+"""Check that a routine does not change the tensors of its caller."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ask_for_no_gradient(*given: Tensor) -> Verdict | None:
-    """Check that these tensors of the caller do not require grad."""
+    """Check that the caller's tensors do not require grad."""
     if not any(tensor.requires_grad for tensor in given):
         return None
     return wrong(

@@ -32,7 +32,7 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
-    """Return a small critic and a batch of samples for it."""
+    """Return a small random critic and a batch of samples."""
     count = torch.Size(shape[1:]).numel()
     weight, last = normal(rng, count, 7), normal(rng, 7, 1)
 
@@ -44,7 +44,7 @@ def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any
 
 
 def critic_net() -> torch.nn.Module:
-    """Return the same small critic each time, without touching the random state."""
+    """Return a small critic with fixed weights, without changing the global random state."""
     rng = torch.Generator().manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     net = net.double().cpu()
@@ -54,7 +54,7 @@ def critic_net() -> torch.nn.Module:
 
 
 def samples() -> Tensor:
-    """Return a batch for the critic."""
+    """Return a fixed batch of samples for ``critic_net``."""
     return normal(torch.Generator().manual_seed(2), 5, 3)
 
 
@@ -80,7 +80,7 @@ def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
-    """Check the gradients of the parameters against finite differences of the penalty."""
+    """Compare the gradients of the parameters to finite differences of the penalty."""
     net = critic_net()
     penalty = routine(net, samples())
     if not isinstance(penalty, Tensor) or not penalty.requires_grad:
@@ -102,7 +102,7 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
-    """Return the slope of the penalty if all elements of a parameter grow by the same amount."""
+    """Return the slope of the penalty along the direction in which all elements grow equally."""
     values, step = [], 1e-5
     for offset in (step, -2 * step, step):  # up, down past the start, and back
         parameter.data += offset
@@ -111,7 +111,7 @@ def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor)
 
 
 def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the penalty's gradient is finite if the critic ignores some of its samples."""
+    """Check that the penalty's gradient is finite even if the critic is flat at some samples."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     net = net.double().cpu()
     for parameter in net.parameters():

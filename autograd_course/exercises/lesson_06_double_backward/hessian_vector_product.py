@@ -45,7 +45,7 @@ def quadratic(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def layer(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the mean squared error of a layer, as a function of weight and bias."""
+    """Return the mean squared error of a layer as a function of its weight and bias."""
     x, target = normal(rng, 6, 3), normal(rng, 6, 2)
 
     def f(weight: Tensor, bias: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the product without the blocks of the Hessian that couple two inputs."""
+    """Return the product with a Hessian that lacks the blocks between different inputs."""
     leaves = tuple(x.detach().requires_grad_() for x in inputs)
     gradients = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
     dots = [(g * v).sum() for g, v in zip(gradients, vectors, strict=True)]
@@ -81,12 +81,12 @@ FEW = 10  # inputs of the same function, to compare: two passes cost the same fo
 
 
 def valley(x: Tensor) -> Tensor:
-    """Return Rosenbrock's function of a vector: each element is coupled to its neighbor."""
+    """Return the Rosenbrock function of a vector, which couples each element to its neighbor."""
     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the routine builds neither a Hessian of 100 rows nor its rows one by one."""
+    """Check that the routine never builds a 100 × 100 Hessian, whole or row by row."""
     small, watch = _watched(routine, FEW), _watched(routine, SIZE)
     if watch.elements >= SIZE * SIZE:
         return wrong(
@@ -120,7 +120,7 @@ def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the function is evaluated only at the inputs, so not for finite differences."""
+    """Check that the routine evaluates ``f`` only at the inputs and uses no finite differences."""
     rng = torch.Generator().manual_seed(3)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     seen: list[bool] = []

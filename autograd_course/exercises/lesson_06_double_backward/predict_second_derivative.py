@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[float]:
-    """Return the first and the second derivative of the loss of the statement at 1."""
+    """Return the first and the second derivative, at 1, of the loss in the exercise."""
 
     class Cube(Function):
         @staticmethod

@@ -24,7 +24,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
 
 
 def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tensor]:
-    """Return logits and a class for each row."""
+    """Return logits and a target class for each row."""
     target = torch.randint(classes, (rows,), generator=rng, device="cpu")
     return normal(rng, rows, classes), target
 

@@ -1,4 +1,4 @@
-"""What a Function saves for backward, and how many bytes it takes."""
+"""Check which tensors a Function saves for backward, and count their bytes."""
 
 from typing import Any
 
@@ -27,5 +27,5 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def bytes_of(*tensors: Tensor) -> int:
-    """Return the total number of bytes of the tensors."""
+    """Return the total size of the tensors in bytes."""
     return sum(tensor.nbytes for tensor in tensors)

@@ -34,7 +34,7 @@ OF_TORCH = "CheckpointFunctionBackward"
 
 
 def block_with(dropout: float, width: int = 6) -> nn.Module:
-    """Return a small block, the same one each time."""
+    """Return a small block with fixed weights."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layers = nn.Linear(width, 12), nn.Tanh(), nn.Dropout(dropout), nn.Linear(12, width)
@@ -42,13 +42,13 @@ def block_with(dropout: float, width: int = 6) -> nn.Module:
 
 
 def batch(width: int = 6) -> Tensor:
-    """Return rows for a block."""
+    """Return a fixed batch of inputs for a block."""
     rng = torch.Generator().manual_seed(1)
     return torch.randn(4, width, generator=rng, dtype=torch.float64).requires_grad_()
 
 
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-    """Run with a fixed seed. Return the output, and the gradients of x and of each parameter."""
+    """Run with a fixed seed. Return the output and the gradients of x and the parameters."""
     torch.manual_seed(2)
     torch.rand(5)  # now the seed alone does not determine the state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
@@ -66,7 +66,7 @@ def differs(gradient: Tensor | None, expected: Tensor | None) -> bool:
 
 
 def is_a_function(routine: Routine) -> Verdict | None:
-    """Check that the learner's own Function computes the values of the block."""
+    """Check that the output comes from a Function of the learner and equals ``block(x)``."""
     block, x = block_with(0.0), batch()
     y = routine(block, x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
@@ -92,7 +92,7 @@ def is_a_function(routine: Routine) -> Verdict | None:
 
 
 def are_inputs(tensors: Iterable[Tensor], y: Tensor) -> bool:
-    """Whether the last node of the graph has any of these leaves as an input."""
+    """Whether any of these leaves is an input of the last node in the graph."""
     behind = {id(getattr(node, "variable", None)) for node, _ in _next(y)}
     return any(id(tensor) in behind for tensor in tensors)
 
@@ -102,7 +102,7 @@ def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
 
 
 def keeps_the_input_only(routine: Routine) -> Verdict | None:
-    """Check that only the input and the parameters are saved for backward."""
+    """Check that the routine saves only the input and the parameters for backward."""
     block, x = block_with(0.5), batch()
     kept = kept_bytes(lambda x: routine(block, x), x)
     if kept:
@@ -114,7 +114,7 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
-    """Check that save_for_backward, not ctx attributes, saves the input and the parameters."""
+    """Check that forward saves input and parameters by save_for_backward, not on ctx."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
     node: Any = routine(block, x).grad_fn
@@ -130,7 +130,7 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
 
 
 def gradients_arrive(routine: Routine) -> Verdict | None:
-    """Check that backward returns the right gradients of x and of the parameters."""
+    """Check that backward returns the correct gradients of x and of the parameters."""
     block, x = block_with(0.0), batch()
     try:
         y, (of_x, *of_parameters) = run(routine, block, x)
@@ -168,7 +168,7 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
 
 
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
-    """Check that dropout draws the same mask in backward, and that the random state is kept."""
+    """Check that both passes draw the same dropout mask and preserve the random state."""
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
@@ -197,7 +197,7 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
 
 
 def works_in_part(routine: Routine) -> Verdict | None:
-    """Check that frozen parameters and an x without gradient work."""
+    """Check that backward works if a parameter is frozen or if x requires no gradient."""
     for frozen, told in (("0.weight", "a parameter is frozen"), ("", "x requires no gradient")):
         block, x = block_with(0.0), batch()
         if frozen:

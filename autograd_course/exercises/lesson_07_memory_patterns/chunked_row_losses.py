@@ -25,12 +25,12 @@ from autograd_course.grader.sampling import normal
 
 
 def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
-    """Return the cross entropy of each row of ``x Wᵀ``. It does not depend on ``chunk``."""
+    """Return the cross entropy of each row of ``x Wᵀ``. The result ignores ``chunk``."""
     return torch.nn.functional.cross_entropy(x @ weight.t(), target, reduction="none")
 
 
 def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Tensor, ...]:
-    """Return rows, the weight of a head, and the right word of each row."""
+    """Return input rows, the weight of the output layer, and a target word for each row."""
     target = torch.randint(words, (rows,), generator=rng, device="cpu")
     return normal(rng, rows, width), normal(rng, words, width), target
 
@@ -39,7 +39,7 @@ ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
 
 
 def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that no matrix of rows × words is created, with more rows than in the samples."""
+    """Check with many rows that the Function never creates a matrix of rows × words."""
     rng = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
     target = torch.randint(WORDS, (ROWS,), generator=rng)

@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import around
 
 
 def elu(x: Tensor, alpha: float) -> Tensor:
-    """Return ``x`` where it is positive, and ``α (eˣ - 1)`` elsewhere."""
+    """Return ``x`` where ``x > 0``, and ``α (eˣ - 1)`` elsewhere."""
     return torch.nn.functional.elu(x, alpha)
 
 

@@ -32,7 +32,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @by_values
 def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that no gradient passes where the input of the ReLU is exactly 0."""
+    """Check that the gradient is 0 where the input of the ReLU is exactly 0."""
     x, weight = (torch.tensor([row], dtype=torch.float64) for row in ((1.0, -1.0), (1.0, 1.0)))
     given, outputs = applied(function, (x, weight, torch.zeros(1, dtype=torch.float64)))
     (gradient,) = torch.autograd.grad(outputs[0].sum(), given[0])

@@ -34,7 +34,7 @@ def coupling(x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tens
 
 
 def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that neither of the first two inputs is saved."""
+    """Check that forward saves neither ``x1`` nor ``x2``."""
     given, outputs = applied(function, inputs)
     halves = {storage(tensor): name for tensor, name in zip(given, ("x1", "x2"), strict=False)}
     for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]

@@ -22,21 +22,21 @@ from autograd_course.grader.sampling import around
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    """Return ``x`` where it is positive, and ``slope · x`` elsewhere."""
+    """Return ``x`` where ``x > 0``, and ``slope · x`` elsewhere."""
     return torch.where(x > 0, x, slope * x)
 
 
 def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return numbers on both sides of 0 in random order, so that every mistake changes the mask.
+    """Return numbers of both signs in random order, so every mistake changes the mask.
 
-    If the signs alternated, reversed bits would be the bits of the other side.
+    If the signs alternated, reversing the bits of a byte would be the same as negating the mask.
     """
     flat = around(rng, (0.0,), torch.Size(shape).numel())
     return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
 
 
 def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a leaky ReLU in which a mistake changes the mask, in rows of eight."""
+    """Return a leaky ReLU in which ``mistaken`` changes the mask, viewed as rows of eight bits."""
 
     def leaky(x: Tensor, slope: float) -> Tensor:
         flat = (x > 0).reshape(-1)

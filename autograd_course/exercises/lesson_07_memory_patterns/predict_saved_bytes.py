@@ -20,7 +20,7 @@ KIB = 1024
 
 
 def outcome() -> list[float]:
-    """Return the KiB that each of the four programs of the statement saves."""
+    """Return how many KiB each of the four programs in the exercise saves for backward."""
 
     def a(x: Tensor) -> Tensor:
         h = 2 * x

@@ -1,4 +1,4 @@
-"""The constraints of the exercises of lesson 08: the saved memory, and no built-in attention."""
+"""The constraints of the attention exercises: little saved memory, no built-in attention."""
 
 from typing import Any
 
@@ -29,13 +29,13 @@ BUILT_IN = (
 
 
 def rows(*heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values that are much longer than wide."""
+    """Return queries, keys and values whose sequences are much longer than their features."""
     rng = torch.Generator().manual_seed(7)
     return normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 3)
 
 
 def linear_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
-    """Return the bytes of the inputs, the output and one number for each query."""
+    """Return the total size in bytes of the inputs, the output, and one number per query."""
     queries: int = q.shape[:-1].numel()
     kept: int = elements(q, k, v) + queries * v.shape[-1] + queries
     masks: int = sum(x.nbytes for x in rest if isinstance(x, Tensor))

@@ -1,4 +1,4 @@
-"""Common mistakes in the forward of attention, each with the sentence that the grader shows."""
+"""Common mistakes in the forward of attention, each with the message that the grader shows."""
 
 from collections.abc import Callable, Mapping
 

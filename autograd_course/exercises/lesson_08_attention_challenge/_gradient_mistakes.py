@@ -1,4 +1,4 @@
-"""Common mistakes in the backward of attention, each with the sentence that the grader shows."""
+"""Common mistakes in the backward of attention, each with the message that the grader shows."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Grads = tuple[Tensor, ...]
 
 
 def mistaken(right: Callable[..., Any], backward: Callable[..., Grads]) -> Callable[..., Any]:
-    """Return the ``apply`` of a Function with the forward of ``right`` and this ``backward``."""
+    """Return the ``apply`` of a Function that combines the correct forward with ``backward``."""
 
     class Mistaken(Function):
         @staticmethod
@@ -36,7 +36,7 @@ def mistaken(right: Callable[..., Any], backward: Callable[..., Grads]) -> Calla
 
 
 def through(q: Tensor, k: Tensor, v: Tensor, p: Tensor, grad_s: Tensor, g: Tensor) -> Grads:
-    """Return the gradients of q, k and v, given the gradient of the scores."""
+    """Return the gradients of q, k and v, given the weights and the gradient of the scores."""
     grad_s = grad_s / math.sqrt(q.shape[-1])
     return grad_s @ k, grad_s.mT @ q, p.mT @ g
 

@@ -1,4 +1,4 @@
-"""Queries, keys and values for attention, and masks."""
+"""Random queries, keys and values for attention, and masks."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,12 @@ from autograd_course.grader.sampling import normal
 
 
 def drawn(rng: torch.Generator, *lead: int, n: int = 4, m: int = 4) -> tuple[Tensor, ...]:
-    """Return ``n`` queries and ``m`` keys of width 3, and values of width 2."""
+    """Return ``n`` queries and ``m`` keys with 3 features, and ``m`` values with 2 features."""
     return normal(rng, *lead, n, 3), normal(rng, *lead, m, 3), normal(rng, *lead, m, 2)
 
 
 def holes(n: int, m: int, *, empty: int | None = None) -> Tensor:
-    """Return a boolean mask that hides some keys from each query, and all keys from ``empty``."""
+    """Return a boolean mask that hides some keys from each query. Query ``empty`` sees no key."""
     seen = (torch.arange(n)[:, None] + torch.arange(m)) % 3 > 0
     if empty is not None:
         seen[empty] = False

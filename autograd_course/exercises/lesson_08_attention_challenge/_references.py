@@ -1,4 +1,4 @@
-"""Attention in plain operations: the references of the exercises of lesson 08."""
+"""Attention in plain operations, as the reference of the attention exercises."""
 
 import math
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return ``Q Kᵀ / √E`` plus a float mask, or with ``-∞`` where a boolean mask is False."""
+    """Return ``Q Kᵀ / √E``. Add a float mask, or write ``-∞`` where a boolean mask is False."""
     s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is None:
         return s
@@ -16,10 +16,10 @@ def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the softmax of each row of scores, and zeros for a fully masked row.
+    """Return the softmax of each row of scores. A fully masked row gets zeros.
 
-    Only the mask makes a row fully masked. If all scores of a row are ``-∞`` by chance, the result
-    is nan.
+    Only the mask can make a row fully masked. If all scores of a row are ``-∞`` for another reason,
+    the result is nan.
     """
     s = scores(q, k, mask)
     if mask is None:
@@ -30,5 +30,5 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return ``softmax(Q Kᵀ / √E + mask) V``, and zeros for a query that sees no key."""
+    """Return ``softmax(Q Kᵀ / √E + mask) V``. A query that sees no key gets zeros."""
     return weights(q, k, mask) @ v

@@ -37,7 +37,7 @@ def large(rng: torch.Generator) -> tuple[Tensor, ...]:
 
 
 def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ...]:
-    """Return inputs with a floating-point mask that is ``-∞`` at some positions."""
+    """Return inputs and a floating-point mask that is ``-∞`` at some positions."""
     hidden = ~holes(4, 4, empty=empty)
     return *drawn(rng), normal(rng, 4, 4).masked_fill(hidden, -math.inf)
 
@@ -55,7 +55,7 @@ def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the routine changes none of the caller's tensors."""
+    """Check that the routine does not change the caller's tensors."""
     given, mask = rows(), torch.ones(LONG, LONG, dtype=torch.bool).tril()
     before = [x.clone() for x in (*given, mask)]
     routine(*given, mask)
@@ -69,7 +69,7 @@ def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def stays_in_range(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that float32 outputs are finite when the scores are in the hundreds."""
+    """Check that float32 outputs stay finite when the scores are in the hundreds."""
     q, k, v = (30 * x.float() for x in rows())
     if bool(routine(q, k, v).isfinite().all()):
         return None

@@ -32,7 +32,7 @@ from autograd_course.grader.sampling import normal
 
 
 def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return attention in which several query heads read one head of keys and values."""
+    """Compute attention in which several query heads share one head of keys and values."""
     shared = q.shape[-3] // k.shape[-3]
     return attend(q, k.repeat_interleave(shared, -3), v.repeat_interleave(shared, -3))
 

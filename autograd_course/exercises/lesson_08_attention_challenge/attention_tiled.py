@@ -50,7 +50,7 @@ def tiled(
     seed: int = 0,
     block: int = 16,
 ) -> Tensor:
-    """Return attention, causal or not, with dropout by :func:`dropped`."""
+    """Compute attention, optionally causal, with the dropout pattern of :func:`dropped`."""
     n, m = q.shape[-2], k.shape[-2]
     seen = torch.ones(n, m, dtype=torch.bool).tril() if causal else None
     p = weights(q, k, seen)
@@ -62,7 +62,7 @@ SEED = 5  # drops some weights of each row, and not the same ones as seed 0
 
 
 def pattern(q: Tensor, k: Tensor, dropout_p: float, seed: int) -> Tensor:
-    """Return the factor of each weight under dropout: 0, or 1 / (1 - p)."""
+    """Return the factor by which dropout multiplies each weight: 0 or 1 / (1 - p)."""
     return _pattern(torch.arange(q.shape[-2]), torch.arange(k.shape[-2]), q, dropout_p, seed)
 
 
@@ -73,7 +73,7 @@ def _pattern(rows: Tensor, columns: Tensor, like: Tensor, dropout_p: float, seed
 
 
 def triangle(q: Tensor, k: Tensor, causal: bool, by: int = 0) -> Tensor | None:
-    """Return the causal mask, shifted by some keys, or ``None`` if nothing is hidden."""
+    """Return the causal mask, shifted by ``by`` keys, or None if ``causal`` is False."""
     seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(by)
     return seen if causal else None
 
@@ -99,7 +99,7 @@ def _causal_by_tile(
 def _causal_by_tile_below(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
 ) -> Tensor:
-    """Return the result if the causal mask is applied separately in each tile."""
+    """Return the output if each tile up to the diagonal uses the first tile's causal mask."""
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
     seen = (columns % block <= rows % block) & (columns // block <= rows // block)
     return weights(q, k, seen if causal else None) * pattern(q, k, dropout_p, seed) @ v
@@ -113,7 +113,7 @@ def _dropout_by_tile(
 
 
 def _online(*, sums: bool = True, outputs: bool = True, divided: bool = True) -> Callable[..., Any]:
-    """Return the online softmax with one of its steps left out."""
+    """Return an online softmax that omits some of the rescaling steps."""
 
     def mistaken(
         q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
@@ -208,7 +208,7 @@ def _tiled_from_sum_alone(inputs: Any, g: Tensor) -> Grads:
 
 
 def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
-    """Return the gradients if the share of the last tile replaces the earlier ones."""
+    """Return the gradients if the last tile's contribution replaces the earlier contributions."""
     (q, k, v), block = inputs[:3], inputs[-1]
     _, mixed, grad_s = _tiled(inputs, g)
     grads = through(q, k, v, mixed, grad_s, g)
@@ -222,14 +222,14 @@ def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
 
 
 def _last_share_of_keys(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients if the share of the last tile replaces only the gradient of k."""
+    """Return the gradients if the gradient of k contains only the last tile's contribution."""
     (q, k, v), (_, mixed, grad_s) = inputs[:3], _tiled(inputs, g)
     grad_q, _, grad_v = through(q, k, v, mixed, grad_s, g)
     return grad_q, _last_share(inputs, g, of_queries=False)[1], grad_v
 
 
 def _with_dropout(inputs: Any, g: Tensor, *, in_values: bool, in_scores: bool) -> Grads:
-    """Return the gradients if backward uses the dropout pattern in only one place."""
+    """Return the gradients if backward omits the dropout pattern in dV, in dP, or in both."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)
@@ -273,23 +273,23 @@ FEW, FINE = 24, 2
 
 
 def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
-    """Return the bytes of the largest input, or of four tiles if that is more."""
+    """Return the larger of two sizes in bytes: the largest input, and four tiles."""
     block: int = rest[-1]
     return FLOAT64 * max(4 * block**2, *(x.numel() for x in (q, k, v)))
 
 
 def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
-    """Return half the number of bytes of all scores."""
+    """Return half the size of the whole score matrix in bytes."""
     return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
 
 
 def tiled_rows() -> tuple[Any, ...]:
-    """Return :func:`rows` with a causal mask and dropout."""
+    """Return the tensors of :func:`rows`, and the settings for a causal mask and dropout."""
     return (*rows(), True, 0.25, 3, BLOCK)
 
 
 def finely_tiled_rows() -> tuple[Any, ...]:
-    """Return a few of these rows, with tiles so small that tiles of :data:`BLOCK` are too large."""
+    """Return fewer rows and a block so small that a tile of size :data:`BLOCK` is too large."""
     return (*(x[..., :FEW, :].clone() for x in rows()), True, 0.25, 3, FINE)
 
 

@@ -34,7 +34,7 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def with_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Return attention and the log-sum-exp of each row of scores."""
+    """Return the attention output and the log-sum-exp of each row of scores."""
     return attend(q, k, v), torch.logsumexp(scores(q, k), -1)
 
 

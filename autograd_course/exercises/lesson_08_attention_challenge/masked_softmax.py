@@ -24,7 +24,7 @@ from autograd_course.grader.sampling import normal
 
 
 def masked_softmax(s: Tensor, mask: Tensor) -> Tensor:
-    """Return the softmax of each row over the scores where ``mask`` is True, and 0 elsewhere."""
+    """Return the softmax of each row over the scores where ``mask`` is True, with 0 elsewhere."""
     empty = ~mask.any(-1, keepdim=True)
     hidden = s + torch.where(mask | empty, 0.0, -math.inf)
     return torch.softmax(hidden, -1) * ~empty

@@ -21,7 +21,7 @@ Halves = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
-    """Merge the outputs and log-sum-exps of attention to two sets of keys."""
+    """Merge attention over two sets of keys, given the outputs and log-sum-exps of both."""
     lse = torch.logaddexp(lse_a, lse_b)
     safe = lse.masked_fill(lse == -math.inf, 0)
     return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b, lse
@@ -77,13 +77,13 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 def halves(rng: torch.Generator, *shape: int, shift: float = 0.0) -> Halves:
-    """Return outputs of width 2 and log-sum-exps, moved by ``shift``."""
+    """Return outputs with 2 features and log-sum-exps to which ``shift`` has been added."""
     out_a, out_b = normal(rng, *shape, 2), normal(rng, *shape, 2)
     return out_a, normal(rng, *shape, 1) + shift, out_b, normal(rng, *shape, 1) + shift
 
 
 def unseen(rng: torch.Generator, *, both: bool) -> Halves:
-    """Return halves in which the first query sees no key of half A, or no key of either half."""
+    """Return halves in which query 0 sees no key of half A, or of either half if ``both``."""
     out_a, lse_a, out_b, lse_b = halves(rng, 3)
     out_a[0], lse_a[0] = 0, -math.inf
     if both:

@@ -23,7 +23,7 @@ FLOAT32 = 4
 
 
 def outcome() -> list[int]:
-    """Return the number of elements that each of the four calls in the statement saves."""
+    """Return the number of elements that each of the four calls in the exercise saves."""
 
     class SavesWeights(Function):
         @staticmethod

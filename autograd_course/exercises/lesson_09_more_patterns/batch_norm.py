@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def batch_norm(x: Tensor, eps: float) -> Tensor:
-    """Return ``(x - μ) / √(v + eps)``, with each channel's mean and biased variance (dim 1)."""
+    """Normalize each channel (dim 1): ``(x - μ) / √(v + eps)`` with the biased variance ``v``."""
     return functional.batch_norm(x, None, None, training=True, eps=eps)
 
 

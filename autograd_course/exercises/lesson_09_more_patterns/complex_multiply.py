@@ -22,7 +22,7 @@ def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
 
 
 def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return complex numbers with normal real and imaginary parts."""
+    """Return complex numbers with normally distributed real and imaginary parts."""
     return torch.complex(normal(rng, *shape), normal(rng, *shape))
 
 

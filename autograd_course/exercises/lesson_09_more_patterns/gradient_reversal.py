@@ -27,12 +27,12 @@ def unchanged(x: Tensor, strength: float) -> Tensor:
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """Return ``-strength · x``, whose derivative is what a gradient reversal returns."""
+    """Return ``-strength · x``, the surrogate whose gradient is the reversed gradient."""
     return -strength * x
 
 
 def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that a layer with ``inplace=True`` can follow."""
+    """Check that the next layer can modify the output in place."""
     (output,) = applied(function, inputs)[1]
     try:
         output.mul_(2)

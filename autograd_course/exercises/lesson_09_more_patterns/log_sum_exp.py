@@ -20,7 +20,7 @@ from autograd_course.grader.sampling import normal
 
 
 def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)``. A slice that is all -inf gives -inf, and its gradient is zero.
+    """Return ``log Σ exp(x)``. If a slice is all -inf, the result is -inf and its gradient 0.
 
     ``torch.logsumexp`` returns the same value, but its gradient is nan.
     """
@@ -30,7 +30,7 @@ def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 
 def masked(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return normal numbers. The start of each row and the whole last row are ``-inf``.
+    """Return random numbers, with ``-inf`` at the start of each row and in the whole last row.
 
     The last dim must be longer than 1.
     """

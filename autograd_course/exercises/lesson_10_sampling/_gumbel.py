@@ -1,4 +1,4 @@
-"""References, checks and inputs that the exercises on sampling share."""
+"""References, checks and inputs that the sampling exercises share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ def one_hot_sample(logits: Tensor, noise: Tensor) -> Tensor:
 def noise_gets_none_or_the_truth(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Require that the optional gradient of the noise equals the gradient of the logits."""
+    """Check that the noise has no gradient or the same gradient as the logits."""
     logits, noise, temperature = inputs
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (logits, noise)]
     sample = function.apply(*leaves, temperature)

@@ -28,13 +28,13 @@ from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise``, whatever the temperature is."""
+    """Return the one-hot vector of the largest ``logits + noise``. Ignore the temperature."""
     return one_hot_sample(logits, noise)
 
 
 @by_values
 def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that the output selects only one class if two share the maximum."""
+    """Check that the output selects only one class if two classes tie for the maximum."""
     logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)
     (chosen,) = applied(function, (logits, torch.zeros_like(logits), 1.0))[1]
     if sorted(chosen.tolist()) == [0.0, 0.0, 0.0, 1.0]:

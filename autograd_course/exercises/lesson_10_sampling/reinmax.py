@@ -19,7 +19,8 @@ from autograd_course.grader.exercise import FunctionExercise
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
     """Return ReinMax's surrogate, which is a difference between two softmaxes.
 
-    A constant shifts the first softmax to ``m``, the mean of ``p`` and ``y``.
+    A constant added to the logits makes the first softmax equal to ``m``, the mean of ``p`` and
+    ``y``.
     """
     p = logits.softmax(-1)
     m = (p + one_hot_sample(logits, noise)) / 2
@@ -32,7 +33,7 @@ def first_order(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def with_the_noise(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return the same as ``second_order``, but with probabilities that contain the noise."""
+    """Return the result of ``second_order``, but incorrectly add the noise to the logits."""
     return second_order(logits + noise, torch.zeros_like(noise))
 
 

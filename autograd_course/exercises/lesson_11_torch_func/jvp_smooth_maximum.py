@@ -31,12 +31,12 @@ def smooth_maximum(x: Tensor, temperature: Tensor) -> Tensor:
 
 
 def heated(rng: torch.Generator, temperature: float, *shape: int) -> tuple[Tensor, Tensor]:
-    """Return rows and a temperature."""
+    """Return input rows and a temperature."""
     return normal(rng, *shape), torch.tensor(temperature, dtype=torch.float64)
 
 
 def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that ``jvp`` runs under ``vmap``, as ``jacfwd`` and ``hessian`` call it."""
+    """Check that ``jvp`` runs under ``vmap``, which ``jacfwd`` and ``hessian`` require."""
     wanted = tuple(i for i, value in enumerate(inputs) if is_float(value))
     try:
         torch.func.jacfwd(function.apply, wanted)(*inputs)

@@ -27,7 +27,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """For each parameter, return the gradients of all samples, stacked along dim 0."""
+    """Return one tensor per parameter: the gradients of all samples, stacked along dim 0."""
     parameters = list(model.parameters())
     rows = [
         torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
@@ -37,7 +37,7 @@ def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> 
 
 
 class Gated(nn.Module):
-    """A layer, a smooth maximum over its outputs, and a learned temperature."""
+    """A linear layer and a smooth maximum over its outputs, with a learned temperature."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Gated(nn.Module):
 
 
 def filled(model: nn.Module, rng: torch.Generator) -> nn.Module:
-    """Return the model in float64, with parameters drawn by ``rng``."""
+    """Return the model in float64, with random parameters."""
     model = model.double().cpu()
     for parameter in model.parameters():
         parameter.data = normal(rng, *parameter.shape).abs() / 2 + 0.1
@@ -59,31 +59,31 @@ def filled(model: nn.Module, rng: torch.Generator) -> nn.Module:
 
 
 def layers(rng: torch.Generator, count: int = 6) -> tuple[Any, ...]:
-    """Return a small net, its loss, and samples."""
+    """Return a small net, a loss, and a batch of samples."""
     net = filled(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), rng)
     return net, mse_loss, normal(rng, count, 3), normal(rng, count, 2)
 
 
 def gated(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a net with a custom Function in it."""
+    """Return a :class:`Gated` net, a loss, and a batch of samples."""
     return filled(Gated(), rng), mse_loss, normal(rng, 4, 3), normal(rng, 4)
 
 
 def images(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a convolutional classifier, which expects a batch dim."""
+    """Return a convolutional classifier (which needs a batch dim), a loss, and images."""
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
     labels = torch.randint(3, (5,), generator=rng, device="cpu")
     return filled(net, rng), cross_entropy, normal(rng, 5, 1, 4, 4), labels
 
 
 def of_the_batch(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradient of the whole batch's loss, repeated for each sample."""
+    """Return the gradient of the loss for the whole batch, repeated for each sample."""
     grads = torch.autograd.grad(loss(model(x), y), list(model.parameters()))
     return tuple(g.expand(len(x), *g.shape) for g in grads)
 
 
 def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return each sample's share of the batch's gradient, if the loss is a mean."""
+    """Return the per-sample gradients divided by the number of samples."""
     return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
 
 
@@ -91,7 +91,7 @@ SAMPLES = 30
 
 
 def runs_once(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the model is called once for the batch, and that no ``.grad`` changes."""
+    """Check that the routine calls the model once for the whole batch and fills no ``.grad``."""
     model, loss, x, y = layers(torch.Generator().manual_seed(0), SAMPLES)
     calls: list[int] = []
     model.register_forward_hook(lambda *_: calls.append(1))

@@ -21,7 +21,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[int]:
-    """Return the number of elements that forward gets in each of the statement's four programs."""
+    """Return how many elements forward receives in each of the four programs of the exercise."""
     received: list[int] = []
 
     class Half(Function):

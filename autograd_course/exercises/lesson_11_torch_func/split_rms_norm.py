@@ -19,18 +19,18 @@ from autograd_course.grader.sampling import normal
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the normalized ``x`` times ``weight``, and ``rstd`` as a constant."""
+    """Return the normalized ``x`` times ``weight``, and ``rstd``, which has no gradient."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd.detach()
 
 
 def normed(rng: torch.Generator, *shape: int, eps: float = 1e-5) -> tuple[Tensor, Tensor, float]:
-    """Return rows, a weight for each column, and ``eps``."""
+    """Return input rows, a weight for each column, and ``eps``."""
     return normal(rng, *shape), 1 + 0.3 * normal(rng, shape[-1]), eps
 
 
 def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the same tensors, but with a gradient through ``rstd``."""
+    """Return the same two tensors, but keep the gradient of ``rstd``."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd
 

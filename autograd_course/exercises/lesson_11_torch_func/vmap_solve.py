@@ -30,7 +30,7 @@ def solve(a: Tensor, b: Tensor) -> Tensor:
 
 
 def system(rng: torch.Generator, n: int, *batch: int) -> tuple[Tensor, Tensor]:
-    """Return well-conditioned systems and a right-hand side for each."""
+    """Return well-conditioned matrices and a right-hand side for each matrix."""
     return normal(rng, *batch, n, n) + 3 * n * torch.eye(n), normal(rng, *batch, n)
 
 
@@ -38,7 +38,7 @@ SAMPLES = 40
 
 
 def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that ``vmap`` runs forward only once, for any number of samples."""
+    """Check that under ``vmap``, forward runs only once for all samples."""
     calls = 0
     forward = function.forward
 

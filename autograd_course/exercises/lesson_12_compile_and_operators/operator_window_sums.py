@@ -30,12 +30,12 @@ from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 
 def window_sums(x: Tensor, width: int) -> Tensor:
-    """Return the sums of ``width`` neighbors along the last dim."""
+    """Return the sum of every ``width`` neighboring elements along the last dim."""
     return x.unfold(-1, width, 1).sum(-1)
 
 
 def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
-    """Return series and the width of a window."""
+    """Return random time series and the width of a window."""
     return normal(rng, *shape), width
 
 
@@ -62,7 +62,7 @@ def _example() -> tuple[Tensor, int]:
 
 
 def is_an_operator(answer: Callable[..., Any]) -> Verdict | None:
-    """Check that the answer is an operator returned by ``custom_op``."""
+    """Check that the answer is an operator that ``custom_op`` has returned."""
     if isinstance(answer, torch._library.custom_ops.CustomOpDef | torch._ops.OpOverload):
         return None
     return wrong(
@@ -113,7 +113,7 @@ def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def passes_opcheck(answer: Any) -> Verdict | None:
-    """Run PyTorch's own checks of an operator. For the first failure, name the broken promise."""
+    """Run PyTorch's ``opcheck``. For the first failure, explain which requirement is violated."""
     with silence():
         results = opcheck(answer, _example(), raise_exception=False)
     for test, promise in PROMISES.items():
@@ -135,7 +135,7 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
 
 
 def differentiates_twice(answer: Any) -> Verdict | None:
-    """Check that backward can be differentiated."""
+    """Check that the backward of the operator is differentiable."""
     x, width = _example()
     g = torch.ones_like(answer(x, width)).requires_grad_()
     (gradient,) = torch.autograd.grad(answer(x, width), x, g, create_graph=True)
@@ -152,7 +152,7 @@ def differentiates_twice(answer: Any) -> Verdict | None:
 
 
 def compiles_in_one_graph(answer: Any) -> Verdict | None:
-    """Check that forward and backward of the operator compile together with other operations."""
+    """Check that the operator compiles into one graph with other operations, in both passes."""
     x, width = _example()
     right = answer(2 * x, width).tanh()
     (right_gradient,) = torch.autograd.grad(right.sum(), x)

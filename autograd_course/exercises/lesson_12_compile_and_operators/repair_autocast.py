@@ -30,13 +30,13 @@ def contrast(q: Tensor, k: Tensor, temperature: float) -> Tensor:
 
 
 def pairs(rng: torch.Generator, n: int, d: int, temperature: float) -> tuple[Tensor, Tensor, float]:
-    """Return queries, keys that resemble them, and a temperature."""
+    """Return queries, keys that are similar to the queries, and a temperature."""
     q = normal(rng, n, d)
     return q, q + 0.5 * normal(rng, n, d), temperature
 
 
 def sharp(n: int = 12, d: int = 8) -> tuple[Tensor, Tensor, float]:
-    """Return queries and keys of length 1 and a low temperature, in float32."""
+    """Return float32 queries and keys with norm 1, and a low temperature."""
     rng, normalize = torch.Generator().manual_seed(0), torch.nn.functional.normalize
     q = normalize(normal(rng, n, d))
     return q.float(), normalize(q + normal(rng, n, d)).float(), 0.02
@@ -49,9 +49,9 @@ Way = tuple[str, tuple[Any, ...], bool, float]
 def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
     """Return a check that autocast to bfloat16 loses no precision.
 
-    ``values`` are float32 inputs. The check compares the results, and the gradients of their sum,
-    with and without autocast. It also runs backward inside the autocast block. Another run passes
-    bfloat16 inputs, because an earlier layer may return them.
+    ``values`` are float32 inputs. The check compares the outputs, and the gradients of their sum,
+    to a run without autocast. It repeats this with backward inside the autocast block, and with
+    bfloat16 inputs, because under autocast an earlier layer can return bfloat16.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -71,7 +71,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
 
 def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
-    """Yield the name of each run, its inputs, whether backward runs inside, and the tolerance."""
+    """Yield each run: its name, inputs, whether backward is inside autocast, and tolerance."""
     low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
     yield "with float32 inputs", inputs, False, close
     yield "with backward inside the block", inputs, True, close
@@ -81,7 +81,7 @@ def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
 def _run(
     function: type[Function], inputs: tuple[Any, ...], block: bool, inside: bool = False
 ) -> Tensors:
-    """Return outputs and gradients, in float32."""
+    """Return the outputs and the gradients, converted to float32."""
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=block):
         given, outputs = applied(function, inputs)
         total = torch.stack([output.float().sum() for output in outputs]).sum()

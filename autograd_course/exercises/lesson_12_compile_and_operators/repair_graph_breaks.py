@@ -32,7 +32,7 @@ def huber(x: Tensor, delta: float) -> Tensor:
 
 
 def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, float]:
-    """Return numbers on each side of both kinks, and ``delta``."""
+    """Return numbers on both sides of each kink, and ``delta``."""
     return around(rng, (-delta, delta), *shape), delta
 
 
@@ -40,7 +40,7 @@ SECONDS = 120.0  # on a busy machine, the imports of the first torch.compile tak
 
 
 def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that PyTorch can trace forward and backward into one graph each."""
+    """Check that PyTorch can trace forward as a single graph, and backward as well."""
     try:
         with silence():
             backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))

@@ -1,4 +1,4 @@
-"""Check the dtype that a Function returns after it has called SciPy."""
+"""A check that a Function keeps the dtype of its input when it calls SciPy."""
 
 from typing import Any
 

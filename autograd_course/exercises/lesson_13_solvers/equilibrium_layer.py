@@ -29,8 +29,8 @@ from autograd_course.grader.sampling import normal
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
     """Return the fixed point of ``z = tanh(z Wᵀ + x)``.
 
-    The result of ``settled`` has no graph. Two Newton steps from it do not change its value, and
-    autograd can differentiate them three times.
+    The solution from ``settled`` has no graph. So this adds two Newton steps, which do not change
+    the value. With these two steps, autograd can differentiate the result up to three times.
     """
     z: Tensor = settled(x.detach(), W.detach())
     for _ in range(2):
@@ -45,7 +45,7 @@ def _identity(z: Tensor) -> Tensor:
 
 
 def weak(rng: torch.Generator, n: int) -> Tensor:
-    """Return a weight so small that even four times this weight gives a fixed point."""
+    """Return a weight so small that a fixed point exists even for four times this weight."""
     weight = normal(rng, n, n)
     return 0.1 * weight / weight.abs().sum(1, keepdim=True)
 
@@ -53,11 +53,11 @@ def weak(rng: torch.Generator, n: int) -> Tensor:
 def linearized(
     system: Callable[[Tensor, Tensor], Tensor], outside: bool = False
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the fixed point, with the derivative that a different linear system gives.
+    """Return the correct fixed point, with the derivative from a different linear system.
 
-    ``system`` takes the slopes of the tanh, as columns, and ``W``. The right system is
-    ``I - slopes * W``. With ``outside``, the derivative is taken as if x and W were outside the
-    tanh.
+    ``system`` computes a matrix from the slopes of the tanh (as columns) and ``W``. The correct
+    matrix is ``I - slopes * W``. If ``outside`` is true, the derivative is incorrect in another
+    way: it does not multiply the changes of x and W by the slopes.
     """
 
     def solved(x: Tensor, W: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ A_ROUND = (
 
 
 def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that backward records at most one round, and does not run the solver again."""
+    """Check that backward records at most one iteration and does not rerun the solver."""
     _, outputs = applied(function, inputs)
     kept: list[Tensor] = []
 
@@ -105,7 +105,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
 
 
 def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
-    """Count the rounds that backward runs. Each round computes one tanh."""
+    """Count the iterations that backward runs. Each iteration computes one tanh."""
     _, outputs = applied(function, inputs)
     recording = OperationRecorder()
     with recording:

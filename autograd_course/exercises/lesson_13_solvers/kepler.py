@@ -19,10 +19,10 @@ from autograd_course.grader.sampling import positive
 
 
 def kepler(M: Tensor, e: Tensor) -> Tensor:
-    """Return the ``E`` with ``E - e·sin(E) = M``, for ``0 < e < 1``.
+    """Return the solution ``E`` of ``E - e·sin(E) = M``, for ``0 < e < 1``.
 
-    Bisection finds a solution without a graph. Two Newton steps from it do not change its value,
-    and autograd can differentiate them three times.
+    The solution from the bisection has no graph. So this adds two Newton steps, which do not change
+    the value. With these two steps, autograd can differentiate the result up to three times.
     """
     return _solution(M, e, lambda E: 1 - e * torch.cos(E))
 
@@ -37,7 +37,7 @@ def _root(M: Tensor, e: Tensor) -> Tensor:
 
 
 def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the solution, with the derivative of a Newton step that divides by this slope."""
+    """Return the solution, with the derivative of a Newton step that divides by ``slope(E)``."""
     E = _root(M.detach(), e.detach())
     for _ in range(2):
         E = E - (E - e * torch.sin(E) - M) / slope(E)
@@ -45,14 +45,14 @@ def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with the derivatives of a backward that uses M in place of E."""
+    """Return the solution, with the derivatives from a backward that uses M instead of E."""
     E = _root(M.detach(), e.detach())
     change = (M - M.detach()) + torch.sin(M.detach()) * (e - e.detach())
     return E + change / (1 - e.detach() * torch.cos(M.detach()))
 
 
 def undivided(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with the derivatives of a backward that does not divide."""
+    """Return the solution, with the derivatives from a backward that omits the division."""
     E = _root(M.detach(), e.detach())
     return E + (M - M.detach()) + torch.sin(E) * (e - e.detach())
 

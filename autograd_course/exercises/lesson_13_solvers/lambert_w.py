@@ -22,10 +22,10 @@ from autograd_course.grader.sampling import positive
 
 
 def lambert_w(x: Tensor) -> Tensor:
-    """Return the ``w`` with ``w·exp(w) = x``.
+    """Return the solution ``w`` of ``w·exp(w) = x``.
 
-    SciPy's solution has no graph. Two Newton steps from it do not change its value, and autograd
-    can differentiate them three times.
+    SciPy's solution has no graph. So this adds two Newton steps, which do not change the value.
+    With these two steps, autograd can differentiate the result up to three times.
     """
     found = scipy.special.lambertw(x.numpy(force=True)).real
     w = torch.as_tensor(found, dtype=x.dtype, device=x.device)
@@ -42,7 +42,7 @@ def with_zero(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def complex_w(x: Tensor) -> Tensor:
-    """Return complex numbers, as SciPy does."""
+    """Return SciPy's result, which is complex."""
     return torch.as_tensor(scipy.special.lambertw(x.numpy(force=True)))
 
 

@@ -23,7 +23,7 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-    """Return the ``X`` with ``T X = B``. Only one half of ``T`` is read.
+    """Return the solution ``X`` of ``T X = B``. Only one triangle of ``T`` is read.
 
     Raises ``ValueError``, as SciPy does, if ``T`` is not finite.
     """
@@ -38,17 +38,18 @@ def _half(T: Tensor, lower: bool) -> Tensor:
 
 
 def matrix(rng: torch.Generator, n: int) -> Tensor:
-    """Return a matrix with numbers in both halves and no number near 0 on its diagonal."""
+    """Return a matrix with numbers in both triangles and no number near 0 on the diagonal."""
     return normal(rng, n, n) / 2 + torch.diag(1 + positive(rng, n))
 
 
 def triangular(
     system: Callable[[Tensor, bool], Tensor] = _half, read: Callable[[Tensor, bool], Tensor] = _half
 ) -> Callable[..., Tensor]:
-    """Return the solution, with the derivative that a different backward computes.
+    """Return the correct solution, with the derivative from an alternative backward.
 
-    This backward solves with the transpose of ``system(T, lower)``, and the gradient of T goes back
-    through ``read(T, lower)``. It is right if both select the half that forward uses.
+    This backward solves with the transpose of ``system(T, lower)`` and computes the gradient of T
+    through ``read(T, lower)``. The derivative is correct if both functions select the triangle that
+    forward uses.
     """
 
     def solved(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:

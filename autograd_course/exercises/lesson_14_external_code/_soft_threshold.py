@@ -1,4 +1,4 @@
-"""The soft threshold, first as an operator in C++, then as a Function."""
+"""The soft threshold, which learners write as an operator in C++ and then as a Function."""
 
 from torch import Tensor
 

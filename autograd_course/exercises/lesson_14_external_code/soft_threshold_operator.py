@@ -29,12 +29,12 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def one_sided(x: Tensor, threshold: float) -> Tensor:
-    """Return ``max(x - threshold, 0)``, which is right only for positive numbers."""
+    """Return ``max(x - threshold, 0)``, which is correct only for positive numbers."""
     return (x - threshold).clamp(min=0)
 
 
 def hard(x: Tensor, threshold: float) -> Tensor:
-    """Return ``x`` where ``|x|`` exceeds the threshold, and 0 elsewhere: the *hard* threshold."""
+    """Return the *hard* threshold: ``x`` where ``|x|`` exceeds the threshold, and 0 elsewhere."""
     return torch.where(x.abs() > threshold, x, 0.0)
 
 
@@ -44,7 +44,7 @@ def example() -> Tensor:
 
 
 def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
-    """Check tensors whose elements are not next to each other in memory."""
+    """Check the results for tensors that are not contiguous in memory."""
     x = example()
     layouts = {
         "a transposed x": x.t(),
@@ -66,9 +66,9 @@ def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
-    """Check float32 with two elements of a longer tensor.
+    """Check the result for float32, with the first two elements of a longer tensor.
 
-    Even an operator that reads them as doubles then reads only memory of this tensor.
+    An operator that incorrectly reads doubles then reads only memory of the longer tensor.
     """
     x = torch.zeros(64, dtype=torch.float32)
     x[0], x[1] = -2.0, 3.0
@@ -87,7 +87,7 @@ READS_BYTES = "It reads the bytes of integers as floating-point numbers. "
 
 
 def refuses_integers(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the operator does not read the bytes of integers as floating-point numbers."""
+    """Check that the operator raises an error for integers instead of reading their bytes."""
     x = torch.zeros(64, dtype=torch.int64)
     x[0], x[1] = -2, 3
     try:

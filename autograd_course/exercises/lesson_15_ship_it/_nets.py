@@ -1,4 +1,4 @@
-"""Nets that the exercises export, and batches for them."""
+"""Nets for the exercises on export, and batches for these nets."""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ def batch(size: int, seed: int = 0) -> Tensor:
 
 
 def weighted(net: nn.Module) -> nn.Module:
-    """Return the net in float64, with the same random weights each time."""
+    """Return the net in float64, with fixed random weights."""
     rng = torch.Generator().manual_seed(1)
     net = net.double().cpu()
     for parameter in net.parameters():

@@ -23,20 +23,20 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ship(model: nn.Module, example: Tensor) -> None:
-    """Declare the arguments. Only the trial judges the answer."""
+    """Declare only the arguments. There is no reference, because the trial checks the answer."""
 
 
 OTHERS = (5, 1, 12)  # batch sizes that differ from the example's
 
 
 def droppable() -> nn.Module:
-    """Return a net with a Function and a dropout, in training mode."""
+    """Return a net in training mode that contains a Function and dropout."""
     layers = (Applied(ClippedReLU.apply), nn.Dropout(0.5), nn.Linear(6, 3))
     return weighted(nn.Sequential(nn.Linear(4, 6), *layers))
 
 
 def takes_any_batch(ship: Callable[[nn.Module, Tensor], Any]) -> Verdict | None:
-    """Check the program of a net that is in training mode, with batches of several sizes."""
+    """Export a net in training mode, and check the program with batches of several sizes."""
     net = droppable()
     shipped = delivered(ship(net, batch(EXAMPLE)))
     if isinstance(shipped, Verdict):

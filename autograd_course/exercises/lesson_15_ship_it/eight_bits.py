@@ -36,23 +36,24 @@ def _scales(weight: Tensor) -> Tensor:
 
 
 def rows(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return weights whose largest magnitude in each row is positive, so that w / s never ties.
+    """Return weights in which the entry of largest magnitude in each row is positive.
 
-    ``w / s`` is then 127.5 or slightly less, and rounding and clamping give 127 in both cases.
+    For this entry, ``w / s`` is 127.5 or slightly less. In both cases, rounding and clamping give
+    127.
     """
     weight = normal(rng, *shape)
     return weight * weight.gather(1, weight.abs().argmax(1, keepdim=True)).sign()
 
 
 def with_a_row_of_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return three rows. The second one contains zeros."""
+    """Return three rows. All elements of the second row are 0."""
     weight = rows(rng, 3, 4)
     weight[1] = 0
     return (weight,)
 
 
 def deepest(rng: torch.Generator) -> tuple[Tensor]:
-    """Return rows whose largest magnitude is negative. ``w / s`` is -127.5 and rounds to -128."""
+    """Return rows whose entry of largest magnitude is negative, so ``w / s`` rounds to -128."""
     weight = 0.9 * normal(rng, 3, 4).tanh()
     weight[:, 1] = -127.5 / 128
     return (weight,)
@@ -64,12 +65,12 @@ def unclamped(weight: Tensor) -> Tensor:
 
 
 def truncated(weight: Tensor) -> Tensor:
-    """Quantize the weight, but cut off the fraction instead of rounding."""
+    """Quantize the weight, but truncate toward 0 instead of rounding."""
     return _scales(weight) * (weight / _scales(weight)).trunc()
 
 
 def signed(weight: Tensor) -> Tensor:
-    """Quantize the weight, but use the largest element of a row, not its largest magnitude."""
+    """Quantize the weight, but scale by the largest element of a row, not by the magnitude."""
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
     return scales * (weight / scales).round().clamp(-128, 127)
 
@@ -81,7 +82,7 @@ def by_127(weight: Tensor) -> Tensor:
 
 
 def integers(weight: Tensor) -> Tensor:
-    """Return the integers without their scales."""
+    """Quantize the weight, but do not multiply the integers by their scales."""
     return eight_bits(weight) / _scales(weight)
 
 
@@ -107,12 +108,12 @@ class EightBitLinear(nn.Module):
         self.routine = routine
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product with the rounded weight."""
+        """Return the product of ``x`` with the rounded weight."""
         return x @ self.routine(self.weight).T
 
 
 def trains(routine: Routine) -> Verdict | None:
-    """Check the gradient of the weight in eager mode, and after an export."""
+    """Check the gradient of the weight in eager mode and after export."""
     net = weighted(EightBitLinear(routine))
     asked = _gradient(weighted(EightBitLinear(lambda weight: 1 * weight)))
     if said := _off(_gradient(net), asked):
@@ -137,7 +138,7 @@ def _gradient(net: nn.Module) -> Tensor:
 
 
 def _off(found: Tensor, asked: Tensor) -> str:
-    """Describe how a gradient differs from the required gradient."""
+    """Describe how a gradient differs from the expected gradient."""
     if torch.allclose(found, asked):
         return ""
     if not found.any():

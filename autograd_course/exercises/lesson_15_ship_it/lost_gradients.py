@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> None:
-    """Declare the arguments. Only the trial judges the answer."""
+    """Declare only the arguments. There is no reference, because the trial checks the answer."""
 
 
 class Rounding(torch.autograd.Function):
@@ -31,7 +31,7 @@ class Rounding(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return the nearest tenths."""
+        """Return ``x`` rounded to tenths."""
         return (10 * x).round() / 10
 
     @staticmethod
@@ -41,11 +41,11 @@ class Rounding(torch.autograd.Function):
 
 
 class Turning(Rounding):
-    """Keep the values and reverse the gradient."""
+    """Return the input unchanged, and reverse its gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return a view of the numbers."""
+        """Return a view of ``x``."""
         return x.view_as(x)
 
     @staticmethod
@@ -55,13 +55,13 @@ class Turning(Rounding):
 
 
 def detached(x: Tensor) -> Tensor:
-    """Do the same as ``Rounding`` in plain autograd, except for the last digits."""
+    """Compute the same as ``Rounding``, except for the last digits, without a Function."""
     q = (10 * x).round() / 10
     return (7 * x + 7 * (q - x).detach()) / 7
 
 
 class Spare(nn.Linear):
-    """A layer with a parameter that it does not use."""
+    """A linear layer with an additional parameter that is never used."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
@@ -69,7 +69,7 @@ class Spare(nn.Linear):
 
 
 def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Module:
-    """Return a net of two layers with this activation between them."""
+    """Return a net of two linear layers with ``activation`` between them."""
     return weighted(nn.Sequential(Spare(4, 6), Applied(activation), nn.Linear(6, 3), *last))
 
 
@@ -114,7 +114,7 @@ CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, s
 
 
 def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
-    """Check nets whose lost gradients are known."""
+    """Run the answer on nets for which the lost gradients are known."""
     for what, model, other, expected, word in CASES:
         net, shipped = model(), exported(copy.deepcopy(other()), batch(EXAMPLE))
         names = _names(lost(net, shipped, batch(EXAMPLE)))
@@ -160,7 +160,7 @@ def _filled(model: nn.Module) -> Verdict | None:
 
 
 def _changed(lost: Callable[..., Any]) -> Verdict | None:
-    """Check a model that is between backward and the step of the optimizer."""
+    """Check that the answer keeps the ``.grad`` that a model has before an optimizer step."""
     net = net_of(Rounding.apply)
     shipped = exported(copy.deepcopy(net), batch(EXAMPLE))
     for parameter in net.parameters():

@@ -20,12 +20,12 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def reverse(x: Tensor, strength: float) -> Tensor:
-    """Return the values of ``x``. The trial judges the gradient."""
+    """Return a copy of ``x``. The trial checks the gradient."""
     return x.clone()
 
 
 def reverses_on_both_sides(reverse: Callable[[Tensor, float], Tensor]) -> Verdict | None:
-    """Check the gradient of a reversal in eager mode, and after an export."""
+    """Check that the gradient is reversed in eager mode and after export."""
     for strength in (1.0, 0.3):
         net = _before(reverse, strength)
         if (came := _passed(net)) != -strength:
@@ -54,12 +54,12 @@ def reverses_on_both_sides(reverse: Callable[[Tensor, float], Tensor]) -> Verdic
 
 
 def _before(reverse: Callable[[Tensor, float], Tensor], strength: float) -> nn.Module:
-    """Return a layer that is followed by a reversal."""
+    """Return a net with a linear layer followed by a gradient reversal."""
     return weighted(nn.Sequential(nn.Linear(4, 2), Applied(lambda x: reverse(x, strength))))
 
 
 def _passed(net: nn.Module) -> float:
-    """Return the multiple of g that arrives at the bias of the first layer."""
+    """Return the factor by which ``grad_output`` is multiplied before it reaches the bias."""
     out = net(batch(EXAMPLE))
     bias = net.get_parameter("0.bias")
     if not out.requires_grad:

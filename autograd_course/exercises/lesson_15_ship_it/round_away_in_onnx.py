@@ -25,7 +25,7 @@ from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_p
 
 
 def translate(x: Any, step: float) -> None:
-    """Declare the arguments. Only the trial judges the answer."""
+    """Declare only the arguments. There is no reference, because the trial checks the answer."""
 
 
 OPSET = 18
@@ -33,7 +33,7 @@ STEPS = (1.0, 0.25)  # powers of two: halves of a step are exact
 
 
 def round_away(x: Tensor, step: float) -> Tensor:
-    """Return the nearest multiple of ``step``. A tie goes to the larger magnitude."""
+    """Return the nearest multiple of ``step``. Ties round away from zero."""
     return step * x.sign() * (x.abs() / step + 0.5).floor()
 
 
@@ -54,13 +54,13 @@ SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
 
 
 def numbers(step: float) -> Tensor:
-    """Return float32 numbers of both signs: multiples, halves, and numbers between them."""
+    """Return float32 numbers of both signs: multiples of ``step``, ties, and others."""
     plain = torch.tensor([0.2, 0.7, 1.3, 2.0, 3.9, -0.2, -0.7, -1.3, -2.0, -3.9, 0.0])
     return step * torch.cat((plain, torch.arange(-3.5, 4.0)))
 
 
 def is_translated(translation: Callable[..., Any]) -> Verdict | None:
-    """Run a translation step by step. If its values are right, run it as part of a file."""
+    """Check the translation operator by operator, and then as part of an exported file."""
     try:
         require_packages("onnx", "onnxruntime", "onnxscript")
     except MissingExtraError as error:
@@ -72,7 +72,7 @@ def is_translated(translation: Callable[..., Any]) -> Verdict | None:
 
 
 def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
-    """Evaluate the operators of the translation one by one with onnxscript, which is fast."""
+    """Check the values when onnxscript evaluates the translation operator by operator."""
     x, symbol = numbers(step), import_module("onnxscript.tensor").Tensor
     try:
         result = translation(symbol(x.numpy()), step)
@@ -108,21 +108,21 @@ def _compared(y: Tensor, x: Tensor, step: float) -> Verdict | None:
 
 
 class Rounded(nn.Module):
-    """The operator, as a model."""
+    """A model that calls the operator."""
 
     def __init__(self, operator: Any) -> None:
         super().__init__()
         self.operator = operator
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the result of the operator for the last step."""
+        """Return the result of the operator for the last entry of ``STEPS``."""
         rounded: Tensor = self.operator(x, STEPS[-1])
         return rounded
 
 
 @cache
 def operator() -> Any:
-    """Register the operator, once."""
+    """Register the operator on the first call, and return it."""
     made = torch.library.custom_op("course_grader::round_away", round_away, mutates_args=())
     made.register_fake(lambda x, step: torch.empty_like(x))
     return made

@@ -27,14 +27,14 @@ LEVELS = 4
 
 
 def deliver(images: Tensor, labels: Tensor) -> None:
-    """Declare the arguments. Only the trial judges the answer."""
+    """Declare only the arguments. There is no reference, because the trial checks the answer."""
 
 
 LAST_DIGITS = 1e-4  # the size of the rounding error by which x + (q - x) differs from q
 
 
 def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
-    """Call the answer, load its program, and check all constraints."""
+    """Call the answer, load the exported program, and check all constraints."""
     shown, held_out = split_digits()
     shipped = delivered(deliver(*shown))
     if isinstance(shipped, Verdict):
@@ -92,7 +92,7 @@ def _advice(shipped: nn.Module, held_out: Digits) -> str:
 
 
 def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
-    """Return the names of the weight matrices of the loaded program that get no gradient."""
+    """Return the names of the loaded program's weight matrices that get no gradient."""
     weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
     asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
     loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)

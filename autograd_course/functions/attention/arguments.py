@@ -1,4 +1,4 @@
-"""Check the arguments of attention, and match queries, keys and masks."""
+"""Check the arguments of an attention call, and compute what all versions need from them."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def how(
     seed: int,
     block: tuple[int, int] | None = None,
 ) -> How:
-    """Check the settings, and fill in the scale."""
+    """Check the settings, and fill in the default scale."""
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p is a probability from 0 to below 1, got {dropout_p}")
     if block is not None and min(block) < 1:
@@ -42,7 +42,7 @@ def how(
 
 
 def fitting(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    """Raise ``ValueError`` unless queries, keys, values and mask fit together."""
+    """Raise ``ValueError`` unless the shapes, dtypes and devices of the tensors match."""
     kinds = {(x.dtype, x.device) for x in (q, k, v)}
     if len(kinds) > 1 or not q.dtype.is_floating_point:
         found = ", ".join(f"{n} {x.dtype} on {x.device}" for n, x in _named(q, k, v))
@@ -85,7 +85,7 @@ def groups(q: Tensor, k: Tensor) -> int:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of the computation. Sums over keys need more precision than 16 bits."""
+    """Return the dtype to compute in. Sums over keys need more precision than 16 bits."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
@@ -95,5 +95,5 @@ def finite(shift: Tensor) -> Tensor:
 
 
 def normalized(mixed: Tensor, total: Tensor) -> Tensor:
-    """Divide by the sum of the weights. If there are no weights, the result is 0."""
+    """Divide by the sum of the weights. If the sum is 0, the result is 0."""
     return mixed / torch.where(total == 0, 1, total)

@@ -1,4 +1,4 @@
-"""Attention with keyword arguments, dims that broadcast, and a random seed."""
+"""Attention functions with keyword arguments, broadcasting, and a random seed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def attention(
 ) -> Tensor:
     """Return ``O = softmax(scale · Q Kᵀ) V``, and save the inputs, ``O`` and ``L`` for backward.
 
-    :class:`ScaledDotProductAttention` explains the equations. Leading dims broadcast, and ``H`` may
+    :class:`ScaledDotProductAttention` explains the equations. Leading dims broadcast, and ``H`` can
     be a multiple of ``G`` (grouped queries). A query that sees no key gets zeros. You can
     differentiate the result as often as you like.
 
@@ -32,14 +32,14 @@ def attention(
         k: The keys, ``(..., G, M, E)``.
         v: The values, ``(..., G, M, F)``.
         mask: A boolean mask is True where a query attends to a key. A floating-point mask is added
-            to the scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
+            to the scores and can require a gradient. The mask must broadcast to ``(..., H, N, M)``.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
             by ``1 / (1 - dropout_p)``.
-        seed: The random seed that decides which weights dropout sets to 0. :func:`tiled_attention`
-            drops the same weights for the same seed. By default a seed is drawn from PyTorch's
-            global generator.
+        seed: The random seed that decides which weights dropout sets to 0. With the same seed,
+            :func:`tiled_attention` drops the same weights. By default, the function draws a seed
+            from PyTorch's global generator.
 
     Returns:
         ``O``, ``(..., H, N, F)``.
@@ -73,18 +73,19 @@ def tiled_attention(
 ) -> Tensor:
     """Return the result of :func:`attention` without creating a tensor as large as the scores.
 
-    :class:`TiledAttention` explains the equations. On a CUDA GPU with triton, and without a mask,
-    :class:`TritonAttention` computes the result.
+    :class:`TiledAttention` explains the equations. On a CUDA GPU with Triton installed, the
+    function uses :class:`TritonAttention` if there is no mask.
 
     Args:
-        q: The queries. All arguments except ``block`` are the same as for :func:`attention`.
+        q: The queries. All arguments except ``block`` have the same meaning as in
+            :func:`attention`.
         k: The keys.
         v: The values.
         mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores.
-        dropout_p: The probability of dropout.
-        seed: The seed of dropout.
+        dropout_p: The probability that dropout sets a weight to 0.
+        seed: The random seed for dropout.
         block: The numbers of queries and keys in a tile. By default, the function chooses them.
 
     Returns:
@@ -111,10 +112,10 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading dims to their common shape. Other checks report shapes that do not fit.
+    """Expand the leading dims to their common shape. Other checks report shapes that do not match.
 
     ``k`` and ``v`` get the same number of heads (dim -3). A later check requires that the number of
-    heads of ``q`` is a multiple of it. No key is copied.
+    heads of ``q`` is a multiple of that number. Keys and values are expanded without copying.
     """
     dims = max(x.dim() for x in (q, k, v))
     if min(q.dim(), k.dim(), v.dim()) < 2 or dims < 3:
@@ -134,5 +135,5 @@ def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def drawn(dropout_p: float) -> int:
-    """Return a seed from the global generator, which advances only if there is dropout."""
+    """Return a seed from the global generator, or 0 without dropout."""
     return int(torch.randint(2**62, ())) if dropout_p else 0

@@ -1,4 +1,4 @@
-"""Dropout without a saved mask: a hash of seed and position decides which weights drop out."""
+"""Dropout without a saved mask: a hash of seed and position decides which weights to drop."""
 
 from typing import TypeVar
 
@@ -11,23 +11,23 @@ FIRST, SECOND = 0x21F0AAAD, 0x735A2D97
 
 
 def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tensor:
-    """Return which attention weights dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
+    """Return a mask of the weights that dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
 
     The result for an entry depends only on its row, its column and the seed. So you can compute
     each tile independently, in any order and on any device, and recompute it in backward without a
     saved mask. Multiply the remaining weights by ``1 / (1 - p)``.
 
-    Rows and columns are hashed separately, and each pair needs only one more round of hashing, so
-    the work per element is small.
+    Rows and columns are hashed separately. Each pair of a row and a column then needs only one more
+    round of hashing, so the work per element is small.
 
     Args:
         rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
         columns: The column numbers of the weights, one for each key: int64, shape ``(m,)``.
         dropout_p: The probability that a weight is dropped.
-        seed: A different seed drops different weights.
+        seed: The random seed. Different seeds drop different weights.
 
     Returns:
-        Which weights are dropped: boolean, shape ``(..., n, m)``.
+        The mask, True where a weight is dropped: boolean, shape ``(..., n, m)``.
 
     Example:
         >>> import torch
@@ -44,17 +44,17 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
 
 
 def threshold(dropout_p: float) -> int:
-    """Return the word below which a weight is dropped, as a signed 32-bit number."""
+    """Return the signed 32-bit number below which a hash means that the weight is dropped."""
     return min(int(dropout_p * 2**32), WORD) - 2**31
 
 
 def row_words(rows: Tensor, seed: int) -> Tensor:
-    """Return a random 32-bit word for each row number."""
+    """Return a pseudorandom 32-bit word for each row number."""
     return _words(rows, _mixed(seed & WORD) ^ _mixed(seed >> 32 & WORD))
 
 
 def column_words(columns: Tensor, seed: int) -> Tensor:
-    """Return a random 32-bit word for each column number. The words differ from the row words."""
+    """Return a pseudorandom 32-bit word for each column number, different from the row words."""
     return _words(columns, _mixed(~seed & WORD) + _mixed(seed >> 32 & WORD))
 
 
@@ -64,7 +64,7 @@ def _words(numbers: Tensor, key: int) -> Tensor:
 
 
 def _mixed(word: Word) -> Word:
-    """Scramble 32-bit words that are stored in 64 bits, so that no product overflows."""
+    """Scramble 32-bit words. They are stored in 64 bits so that no product overflows."""
     word = (word ^ (word >> 16)) * FIRST & WORD
     word = (word ^ (word >> 15)) * SECOND & WORD
     return word ^ (word >> 15)

@@ -24,36 +24,37 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class TiledAttention(torch.autograd.Function):
-    """Compute attention as :class:`ScaledDotProductAttention` does, in tiles.
+    """Compute the result of :class:`ScaledDotProductAttention` tile by tile.
 
-    Forward (online softmax): for the queries in a row of tiles, it keeps the running maximum ``m``,
-    the running sum ``l`` and the unnormalized output ``A``. A tile with scores ``S`` updates them:
+    Forward (online softmax): for the queries in a row of tiles, forward keeps the running maximum
+    ``m``, the running sum ``l`` and the unnormalized output ``A``. A tile with scores ``S`` updates
+    them:
 
     ``m' = max(m, rowmax S)``, ``r = exp(m - m')``, ``W = exp(S - m')``,
     ``l' = r·l + rowsum W``, ``A' = r·A + W V``.
 
     After the last tile, ``O = A / l`` and ``L = m + log l``. If the maximum rises, ``r`` rescales
-    the earlier sums, and nothing is recomputed. Backward goes through the columns of tiles. It
-    recomputes ``P = exp(S - L)`` of each tile and accumulates ``dQ``, ``dK`` and ``dV``.
+    the earlier sums, so nothing is recomputed. Backward processes the tiles column by column. It
+    recomputes ``P = exp(S - L)`` for each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
     With ``causal``, tiles above the diagonal are skipped. In addition to inputs, outputs and
     gradients, a call needs memory for only a few tiles, however long the sequence is. The only
-    tensors as large as ``S`` are a ``mask`` of that size and its gradient. Twice differentiable
-    with the same memory: backward is itself a Function, :class:`TiledAttentionBackward`. Its own
-    backward goes through the tiles once.
+    tensors that can be as large as ``S`` are ``mask`` and its gradient. Twice differentiable with
+    the same memory: backward calls another Function, :class:`TiledAttentionBackward`, whose own
+    backward visits each tile once.
 
     Args:
-        q: The queries. The arguments up to ``seed`` are the same as for
+        q: The queries. The arguments up to ``seed`` have the same meaning as in
             :class:`ScaledDotProductAttention`.
         k: The keys.
         v: The values.
         mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores.
-        dropout_p: The probability of dropout.
-        seed: The seed of dropout.
-        block: The numbers of queries and keys in a tile. They may be larger than the sequence and
-            need not divide it. If this is None, the Function chooses them.
+        dropout_p: The probability that dropout sets a weight to 0.
+        seed: The random seed for dropout.
+        block: The numbers of queries and keys in a tile. They can be larger than the sequence, and
+            the last tile can be smaller. If ``block`` is None, the Function chooses the numbers.
         observer: A function that is called with a :class:`Tile` after each tile, in forward and in
             backward.
 
@@ -61,7 +62,7 @@ class TiledAttention(torch.autograd.Function):
         ``O`` and the log-sum-exp of each row.
 
     Raises:
-        ValueError: The arguments do not fit together, or a block has no elements.
+        ValueError: The arguments do not fit together, or ``block`` contains a number below 1.
 
     Example:
         >>> import torch
@@ -118,7 +119,7 @@ def forward_tiles(
     lse: Tensor,
     observer: Observer | None,
 ) -> None:
-    """Write ``O`` and ``L`` of every row of tiles, and show each tile to the observer.
+    """Write ``O`` and ``L`` for every row of tiles, and pass each tile to the observer.
 
     At the start ``out`` contains zeros and ``lse`` contains ``-∞``. Rows without keys keep these
     values.
@@ -148,15 +149,15 @@ def forward_tiles(
 
 
 class TiledAttentionBackward(torch.autograd.Function):
-    """The gradients of tiled attention, computed column by column, and their derivative.
+    """Compute the gradients of tiled attention, and the derivatives of these gradients.
 
     Forward: ``P = exp(S - L)``, ``D = rowsum(dO ∘ O) - dL``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D)``;
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. The gradient of the mask is
     ``dS``, summed where the mask broadcasts.
 
-    Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` of ``dQ``, ``dK``, ``dV`` and the
-    mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term has to wait for the sum over
-    a whole row, so one pass over the tiles is enough. With
+    Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` with respect to ``dQ``, ``dK``, ``dV``
+    and the mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term needs the sum over a
+    whole row first, so one pass over the tiles is enough. With
 
     ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, the
     gradients are
@@ -165,17 +166,17 @@ class TiledAttentionBackward(torch.autograd.Function):
     - ``Y`` for the mask, ``-rowsum X ∘ dO`` for ``O``, ``-rowsum Y`` for ``L``;
     - ``X V + P C - rowsum X ∘ O`` for ``dO``, ``rowsum X`` for ``dL``.
 
-    The gradients of ``O`` and ``L`` continue through the Function that computed them, which adds
-    the rest of the second derivative. With dropout, these factors are multiplied by ``Z'``:
+    Autograd passes the gradients of ``O`` and ``L`` on to :class:`TiledAttention`, whose backward
+    adds the rest of the second derivative. With dropout, these factors are multiplied by ``Z'``:
     ``dO Vᵀ``, ``dO Cᵀ``, the ``P`` in ``Pᵀ dO`` and ``P C``, and the ``X`` in ``X V`` and
     ``Xᵀ dO``.
 
-    A third derivative differentiates plain operations instead, and keeps their intermediate
-    results.
+    For a third derivative, backward uses plain PyTorch operations instead. Autograd then keeps
+    their intermediate results in memory.
 
-    Shapes, dtypes and errors are the same as in ``TiledAttention``. The formulas are derived by
-    hand. The tests compare them with finite differences, and with autograd's derivative of
-    ``ScaledDotProductAttention``.
+    Shapes, dtypes and errors are the same as in ``TiledAttention``. The formulas were derived by
+    hand. The tests compare them with finite differences and with the derivative that autograd
+    computes for ``ScaledDotProductAttention``.
     """
 
     @staticmethod
@@ -193,7 +194,7 @@ class TiledAttentionBackward(torch.autograd.Function):
         needs: Sequence[bool],
         observer: Observer | None = None,
     ) -> Grads:
-        """Return the gradients of q, k, v and mask. A gradient that is not needed is None."""
+        """Return the gradients of q, k, v and mask, with None for each one that is not needed."""
         ctx.how, ctx.needs = how, needs
         ctx.save_for_backward(q, k, v, mask, out, lse, grad_out, grad_lse)
         grid = Grid(q, k, mask, how)
@@ -207,7 +208,7 @@ class TiledAttentionBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Grads:
-        """Return the gradients of forward's input tensors."""
+        """Return the gradients of the input tensors of ``forward``."""
         if torch.is_grad_enabled():
             found = _plainly(ctx.saved_tensors, ctx.how, ctx.needs, cotangents)
         else:
@@ -223,11 +224,11 @@ def backward_tiles(
     of_mask: TiledMask | None,
     observer: Observer | None,
 ) -> None:
-    """Add each tile's contribution to the gradients, and show the tile to the observer.
+    """Add each tile's contribution to the gradients, and pass the tile to the observer.
 
     ``keys`` contains ``K`` and ``V``. ``queries`` contains ``Q``, ``dO / (1 - p)``, ``L`` and
-    ``D - dL``. ``found`` contains ``dQ``, ``dK`` and ``dV``. Each of them starts as zeros, or is
-    None if it is not needed.
+    ``D``. ``found`` contains ``dQ``, ``dK`` and ``dV``. Each gradient starts as zeros, or is None
+    if it is not needed.
     """
     grad_q, grad_k, grad_v = found
     buffers = grid.buffers(observer, beside_weights=1)
@@ -263,7 +264,7 @@ def backward_tiles(
 def given_by_query(
     grid: Grid, q: Tensor, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return ``Q``, ``dO / (1 - p)``, ``L`` and ``D``, which a row of tiles needs in backward."""
+    """Return ``Q``, ``dO / (1 - p)``, ``L`` and ``D``, which backward needs for each query."""
     grad = grad_out.to(lse.dtype)
     delta = (grad * out).sum(-1) - grad_lse
     scaled = grad * grid.how.kept if grid.how.dropout_p else grad
@@ -271,12 +272,12 @@ def given_by_query(
 
 
 def zeros(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return zeros for a gradient. ``zeros_like`` would keep the strides of ``x``."""
+    """Return contiguous zeros for a gradient. ``zeros_like`` would keep the strides of ``x``."""
     return torch.zeros(x.shape, dtype=dtype, device=x.device)
 
 
 def alike(grads: Sequence[Tensor | None], inputs: Sequence[Tensor | None]) -> Grads:
-    """Return the gradients in the dtypes of their inputs."""
+    """Return each gradient in the dtype of its input."""
     return tuple(
         None if grad is None or x is None else grad.to(x.dtype)
         for grad, x in zip(grads, inputs, strict=True)
@@ -305,7 +306,7 @@ def _by_tiles(saved: Sequence[Any], how: How, arrived: Sequence[Tensor | None]) 
 def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
-    """Differentiate the plain operations in a graph that can be differentiated again."""
+    """Compute the second-order gradients with plain operations that autograd can differentiate."""
     # Use aliases, because each of the eight needs its own gradient, which must not include the path
     # from O and L to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
@@ -327,7 +328,7 @@ def second_order_tiles(
 ) -> None:
     """Add each tile's contribution to the second-order gradients.
 
-    ``TiledAttentionBackward`` explains the letters. ``queries`` contains ``Q``, ``dO / (1 - p)``,
+    ``TiledAttentionBackward`` defines the symbols. ``queries`` contains ``Q``, ``dO / (1 - p)``,
     ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. ``masks`` reads ``T``
     and collects ``Y``. All results start as zeros. ``by_query`` collects the results for ``Q`` and
     ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
@@ -353,7 +354,7 @@ def _squares(
     for_mask: TiledMask | None,
     buffers: list[Tensor],
 ) -> list[Tensor]:
-    """Return ``dS``, ``P``, ``X`` and ``Y`` of a tile."""
+    """Return ``dS``, ``P``, ``X`` and ``Y`` for a tile."""
     (q, grad, lse, delta, for_q), (k, v, for_k, for_v) = queries, keys
     scores, p, d_s, w, y = buffers
     grid.scores(q, k, at, out=scores)
@@ -387,7 +388,7 @@ def _add_dropped(
     for_grad: Tensor,
     for_v: Tensor,
 ) -> None:
-    """Add the terms with dropout: ``X V + P C`` for ``dO``, and ``Xᵀ dO`` for ``V``."""
+    """Add the terms that depend on dropout: ``X V + P C`` for ``dO``, and ``Xᵀ dO`` for ``V``."""
     p, x = without(square[1], gone), without(square[2], gone)
     for_grad.baddbmm_(x, keys[1]).baddbmm_(p, keys[3])
     for_v.baddbmm_(x.mT, queries[1])

@@ -1,4 +1,4 @@
-"""The tiles of a score matrix: their order, their computation and their masks."""
+"""The tiles of a score matrix: their positions, their order, their masks and their scores."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -19,13 +19,14 @@ ELEMENTS = 2**18  # the total size of the tiles, over several heads, that are co
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile that has just been processed: its position, and the tensors that exist at this moment.
+    """A tile that has just been processed: its position, and the tensors in memory at that moment.
 
     ``row`` and ``column`` count blocks of queries (group after group) and blocks of keys. In
     forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
     ``q k v grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet
-    divided by ``sum``. All have three dims, the first for the heads. They are views of buffers that
-    the next tile overwrites, so an observer must clone the tensors that it keeps.
+    divided by ``sum``. All of these tensors have three dims, and the first dim is for the heads.
+    They are views of buffers that the next tile overwrites, so an observer must clone the tensors
+    that it keeps.
     """
 
     row: int
@@ -40,7 +41,7 @@ Observer = Callable[[Tile], None]
 
 
 class At(NamedTuple):
-    """The position of a tile: its number, the key heads, the group member, and both slices."""
+    """The position of a tile: its row and column, and its slices of heads, queries and keys."""
 
     row: int
     column: int
@@ -51,27 +52,27 @@ class At(NamedTuple):
 
     @property
     def heads_of_query(self) -> tuple[slice, int]:
-        """The index into tensors that have an entry for each query head."""
+        """The tile's index into a tensor with one entry per query head."""
         return self.heads, self.member
 
     @property
     def of_query(self) -> tuple[slice, int, slice]:
-        """The index into tensors that have an entry for each query."""
+        """The tile's index into a tensor with one entry per query."""
         return self.heads, self.member, self.queries
 
     @property
     def of_key(self) -> tuple[slice, slice]:
-        """The index into tensors that have an entry for each key."""
+        """The tile's index into a tensor with one entry per key."""
         return self.heads, self.keys
 
 
 @dataclass(frozen=True)
 class Places:
-    """The tiles of ``heads`` score matrices, each with ``members · n`` rows and ``m`` columns.
+    """The positions of all tiles in ``heads`` matrices of ``members · n`` rows and ``m`` columns.
 
-    The queries of a group share their keys, so they are additional rows over the same columns.
-    ``together`` heads are processed at once. With ``causal``, tiles in which no query sees any key
-    are left out.
+    The query heads of a group share their keys, so each additional head adds ``n`` rows to the same
+    columns. ``together`` key heads are processed at once. With ``causal``, tiles in which no query
+    sees any key are skipped.
     """
 
     heads: int
@@ -83,7 +84,7 @@ class Places:
     causal: bool
 
     def by_rows(self) -> Iterator[list[At]]:
-        """Return the tiles of each row of tiles, except for rows that see no key."""
+        """Yield a list of tiles for each row. Skip rows in which no query sees any key."""
         for heads in _cut(self.heads, self.together):
             for row in range(self.members * self._height):
                 tiles = (self._at(heads, row, column) for column in range(self._width))
@@ -91,7 +92,7 @@ class Places:
                     yield seen
 
     def by_columns(self) -> Iterator[list[At]]:
-        """Return the tiles of each column of tiles, except for columns that no query sees."""
+        """Yield a list of tiles for each column. Skip columns whose keys no query sees."""
         for heads in _cut(self.heads, self.together):
             for column in range(self._width):
                 rows = range(self.members * self._height)
@@ -130,9 +131,9 @@ def _part(number: int, step: int, size: int) -> slice:
 class TiledMask:
     """Read the tiles of a mask, or add tiles to its gradient.
 
-    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading dims of the queries.
-    The class views it as several tables ``(N or 1, M or 1)``. For each head, ``(heads, members)``,
-    it stores the number of the head's table.
+    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` contains the leading dims of the
+    queries. The class views ``mask`` as a stack of tables with the shape ``(N or 1, M or 1)``. For
+    each query head, it stores the number of the head's table.
     """
 
     def __init__(self, mask: Tensor, lead: torch.Size, members: int) -> None:
@@ -142,7 +143,7 @@ class TiledMask:
         self._of_head = numbers.view(mask.shape[:-2]).expand(lead).reshape(-1, members)
 
     def tile(self, at: At) -> Tensor:
-        """Return the mask of a tile. It broadcasts to the scores of the tile."""
+        """Return the mask of a tile, in a shape that broadcasts to the tile's scores."""
         found = self._seen(at)
         return found if len(found) == 1 else found.index_select(0, self._of_head[at.heads_of_query])
 
@@ -158,7 +159,7 @@ class TiledMask:
 
 
 def unexpanded(mask: Tensor) -> Tensor:
-    """Return the mask, with size 1 in each dim that only repeats the same entries in memory."""
+    """Return the mask with size 1 in each expanded dim, which only repeats entries (stride 0)."""
     return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
 
 
@@ -166,7 +167,7 @@ def unexpanded(mask: Tensor) -> Tensor:
 
 
 class Grid:
-    """The tiles of one call: their positions (``places``), and the computation in each of them."""
+    """The tiles of one attention call: their positions (``places``), tensors, masks and scores."""
 
     def __init__(self, q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> None:
         members, n, m = groups(q, k), q.shape[-2], k.shape[-2]
@@ -182,23 +183,23 @@ class Grid:
         self._like = torch.empty(0, dtype=wide(q.dtype), device=q.device)
 
     def rows(self, x: Tensor | None) -> Any:
-        """Return a view ``(heads, members, N, ...)`` of a tensor that has a row for each query."""
+        """Return a view ``(heads, members, N, ...)`` of a tensor with one row per query."""
         return None if x is None else x.reshape(*self.lead, self.places.n, x.shape[-1])
 
     def numbers(self, x: Tensor) -> Tensor:
-        """Return a view ``(heads, members, N, 1)`` of a tensor that has a number for each query."""
+        """Return a view ``(heads, members, N, 1)`` of a tensor with one number per query."""
         return x.reshape(*self.lead, self.places.n, 1)
 
     def columns(self, x: Tensor | None) -> Any:
-        """Return a view ``(heads, M, ...)`` of a tensor that has a row for each key."""
+        """Return a view ``(heads, M, ...)`` of a tensor with one row per key."""
         return None if x is None else x.reshape(self.lead[0], self.places.m, x.shape[-1])
 
     def tables(self, x: Tensor | None) -> Any:
-        """Return a mask, or the space for its gradient, as tiles."""
+        """Return a view of a mask, or of its gradient, that you can read and add to by tile."""
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:
-        """Return buffers for the scores, the weights and ``beside_weights`` more tiles.
+        """Return buffers for the scores, for the weights, and for ``beside_weights`` other tensors.
 
         A call needs only these buffers, its inputs and its outputs. Without an observer, the scores
         and the weights share one buffer.
@@ -208,16 +209,16 @@ class Grid:
         return [first, first, *others] if observer is None else [first, *others]
 
     def shaped(self, buffers: Iterable[Tensor], at: At) -> Iterable[Tensor]:
-        """Return the buffers in the shape of a tile, which is smaller at the edges."""
+        """Return views of the buffers in the shape of a tile. Tiles at the edges are smaller."""
         sizes = [part.stop - part.start for part in (at.heads, at.queries, at.keys)]
         return (room[: math.prod(sizes)].view(sizes) for room in buffers)
 
     def cut(self, at: tuple[slice | int, ...], *tensors: Tensor) -> Iterable[Tensor]:
-        """Return a tile's part of each tensor, in the dtype of the computation."""
+        """Return the slice ``at`` of each tensor, converted to the computation dtype."""
         return (x[at].to(self._like.dtype) for x in tensors)
 
     def scores(self, q: Tensor, k: Tensor, at: At, out: Tensor) -> None:
-        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` for masked scores."""
+        """Write the scores ``scale · Q Kᵀ`` of a tile to ``out``. Masked scores are ``-∞``."""
         torch.baddbmm(out, q, k.mT, beta=0, alpha=self.how.scale, out=out)
         if self.how.causal and at.keys.stop - 1 > at.queries.start:
             seen = torch.ones(out.shape[1:], dtype=torch.bool, device=out.device)
@@ -227,7 +228,7 @@ class Grid:
             _ = out.masked_fill_(~tile, -math.inf) if tile.dtype == torch.bool else out.add_(tile)
 
     def gone(self, at: At) -> Tensor | None:
-        """Return the mask of a tile's weights that dropout sets to 0, or None without dropout."""
+        """Return a mask of the tile's weights that dropout sets to 0, or None without dropout."""
         if not self.how.dropout_p:
             return None
         heads, queries, keys = (

@@ -1,4 +1,4 @@
-"""Tiled attention on a GPU: one kernel for forward, two for backward."""
+"""Tiled attention on a GPU, with one kernel for forward and two kernels for backward."""
 
 import importlib.util
 from typing import Any
@@ -16,7 +16,7 @@ WIDEST = 128  # the most features for which a block still has the 16 rows that a
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels accept this call: a CUDA GPU, Triton, at most 32 bits, and no mask."""
+    """Whether the kernels support this call: no mask, no float64, and a GPU with Triton."""
     return (
         q.is_cuda
         and mask is None
@@ -31,10 +31,10 @@ class TritonAttention(torch.autograd.Function):
     """Compute :class:`TiledAttention` in GPU kernels, without a mask or an observer.
 
     Equations, shapes, fully masked rows, the dropout pattern and both outputs are the same as in
-    :class:`TiledAttention`. float32 products use full float32, not TF32. Each block of rows has its
-    own program, so no sum depends on the order in which the programs run, and two runs give bitwise
-    identical results. Twice differentiable: under ``create_graph``, backward uses
-    :class:`TiledAttentionBackward`.
+    :class:`TiledAttention`. Products of float32 tensors use full float32 precision, not TF32. Each
+    block of rows has its own program, so no sum depends on the order in which the programs run.
+    Therefore two runs give bitwise identical results. Twice differentiable: under ``create_graph``,
+    backward uses :class:`TiledAttentionBackward`.
 
     Args:
         q: The queries, ``(..., H, N, E)``: float16, bfloat16 or float32, on a GPU.
@@ -42,8 +42,8 @@ class TritonAttention(torch.autograd.Function):
         v: The values, ``(..., G, M, F)``.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
-        dropout_p: The probability of dropout.
-        seed: The seed of dropout.
+        dropout_p: The probability that dropout sets a weight to 0.
+        seed: The random seed for dropout.
 
     Returns:
         ``O`` and the log-sum-exp of each row.
@@ -51,8 +51,8 @@ class TritonAttention(torch.autograd.Function):
     Raises:
         ValueError: The arguments do not fit together.
 
-    Triton raises an error if a tensor is not on a GPU, except with ``TRITON_INTERPRET=1``, which
-    the tests use.
+    Triton raises an error if a tensor is not on a GPU. The tests set ``TRITON_INTERPRET=1``, with
+    which Triton also accepts CPU tensors.
 
     Sources: Dao, "FlashAttention-2", 2023; Tillet, Kung and Cox, "Triton", 2019.
     """
@@ -122,7 +122,7 @@ def _by_kernels(
 
 
 class Launch:
-    """The arguments that every kernel of a call gets."""
+    """The arguments that one attention call passes to all of its kernels."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, how: How) -> None:
         grid = Grid(q, k, None, how)
@@ -147,7 +147,7 @@ class Launch:
 
 
 def rows_of_block(row_bytes: int, roomy: bool) -> int:
-    """Return the number of queries and of keys in a tile that fits into fast memory."""
+    """Return the height and width of a square tile that fits into the GPU's shared memory."""
     return max(16, min(64, (BYTES if roomy else BYTES // 2) // row_bytes))
 
 

@@ -1,11 +1,11 @@
-"""The tiles of attention as GPU kernels: forward by rows, backward by columns and by rows.
+"""GPU kernels for tiled attention: forward by rows, and backward by columns and by rows.
 
 Every kernel has one program for each block of queries (or keys) of each head. All tensors are
 contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and a tensor with one
 number for each row is ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded
-up to powers of 2, because Triton's tiles cannot have any other size. Elements beyond the end are
-loaded as 0. Sums are computed in float32. ``TiledAttention`` explains the letters. This module
-needs the ``triton`` package, which comes with PyTorch for CUDA.
+up to powers of 2, because the sizes of Triton's tiles must be powers of 2. Elements beyond the end
+of a tensor are loaded as 0. Sums are computed in float32. ``TiledAttention`` defines the symbols.
+This module needs the ``triton`` package, which comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
@@ -22,7 +22,7 @@ FIRST, SECOND = tl.constexpr(_FIRST), tl.constexpr(_SECOND)
 
 @triton.jit
 def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
-    """Load some rows of a head. Rows beyond the end are zeros."""
+    """Load some rows of a head. Rows beyond the end of the head are loaded as zeros."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -31,7 +31,7 @@ def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
-    """Write some rows of a head. Rows beyond the end are skipped."""
+    """Write some rows of a head. Rows beyond the end of the head are skipped."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -40,7 +40,7 @@ def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
-    """Return ``scale · Q Kᵀ`` of a tile, and ``-∞`` for masked pairs and beyond the end."""
+    """Return the scores ``scale · Q Kᵀ`` of a tile, with ``-∞`` at masked or nonexistent keys."""
     s = scale * tl.dot(q, tl.trans(k), input_precision="ieee")
     visible = (rows < n)[:, None] & (keys < m)[None, :]
     if CAUSAL:
@@ -50,7 +50,7 @@ def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
 
 @triton.jit
 def thinned(w, row_words, column_words, head, rows, keys, n, m, below, DROPOUT: tl.constexpr):
-    """Return the weights after dropout, with the same hash as ``dropped``."""
+    """Apply dropout to the weights, using the same hash as ``dropped``."""
     if DROPOUT:
         row = tl.load(row_words + head.to(tl.int64) * n + rows, mask=rows < n, other=0)
         column = tl.load(column_words + keys, mask=keys < m, other=0)
@@ -68,7 +68,7 @@ def forward_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``O`` and ``L`` of a block of queries, using an online softmax."""
+    """Write ``O`` and ``L`` for a block of queries, using an online softmax."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)
@@ -102,7 +102,7 @@ def grad_scores_of(
     q, k, v, grad, lse_ptr, delta_ptr, row_words, column_words, head, rows, keys, n, m,
     scale, below, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Return ``P`` after dropout, and ``dS``, of a tile."""
+    """Return ``P`` after dropout, and ``dS``, for a tile."""
     place = head.to(tl.int64) * n + rows
     lse = tl.load(lse_ptr + place, mask=rows < n, other=0.0)
     delta = tl.load(delta_ptr + place, mask=rows < n, other=0.0)
@@ -121,7 +121,7 @@ def backward_keys_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``dK`` and ``dV`` of a block of keys, summed over all heads that read them."""
+    """Write ``dK`` and ``dV`` for a block of keys, summed over the query heads that share them."""
     block, shared = tl.program_id(0), tl.program_id(1)
     keys = block * KEYS + tl.arange(0, KEYS)
     k = tile_of(k_ptr, shared, keys, m, e, WIDE)
@@ -154,7 +154,7 @@ def backward_rows_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``dQ`` of a block of queries."""
+    """Write ``dQ`` for a block of queries."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)

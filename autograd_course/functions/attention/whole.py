@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that saves its result and one number for each row."""
+"""Scaled dot-product attention that saves its inputs, its output, and one number per row."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class ScaledDotProductAttention(torch.autograd.Function):
-    """Average the values of all keys for each query, weighted by a softmax of the scores.
+    """For each query, average the values of all keys, weighted by a softmax of the scores.
 
     Forward: the scores are ``S = scale · Q Kᵀ``. Masked scores are ``-∞``. With the log-sum-exp
     ``L = log Σ exp S`` of each row, the weights are ``P = exp(S - L)``. The outputs are ``O = P V``
@@ -32,29 +32,29 @@ class ScaledDotProductAttention(torch.autograd.Function):
     ``dV = Pᵀ dO``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D + dL)`` where ``D = rowsum(dO ∘ O)``,
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``.
 
-    ``D`` is the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ =
-    dOᵢ·Oᵢ``. So backward needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing with the size of
-    ``S`` is saved.
+    ``D`` equals the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because
+    ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward needs only ``Q``, ``K``, ``V``, ``O`` and ``L``, and
+    forward saves no tensor as large as ``S``.
 
     With dropout, the pattern ``Z`` comes from :func:`dropped`, and backward recomputes it from
     ``seed``. With ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``,
     ``dP = Z' ∘ dO Vᵀ``. ``D`` is still ``rowsum(dO ∘ O)``, which still equals ``rowsum(P ∘ dP)``.
     ``L`` does not depend on dropout.
 
-    A query that sees no key has weights, output and gradients of 0 and ``L = -∞``, as in
-    ``torch.nn.functional.scaled_dot_product_attention``. A gradient is computed only for an input
-    that requires one. 16-bit inputs are computed in float32, and their ``L`` is float32. Twice
-    differentiable, because ``L`` is an output, and a saved output has a graph. If ``L`` were a
-    saved intermediate, it would be a constant, and the second derivative would be wrong without an
-    error.
+    If a query sees no key, its weights, its output and its gradient are 0, as in
+    ``torch.nn.functional.scaled_dot_product_attention``, and its ``L`` is ``-∞``. A gradient is
+    computed only for an input that requires one. For 16-bit inputs, the computation uses float32,
+    and ``L`` is float32. Twice differentiable, because ``L`` is an output, and a saved output has a
+    graph. If ``L`` were a saved intermediate, it would be a constant, and the second derivative
+    would be silently incorrect.
 
     Args:
         q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating-point dtype.
         k: The keys, ``(..., G, M, E)``. ``H`` is a multiple of ``G`` (grouped queries): head ``h``
             reads the keys of head ``h // (H/G)``, whose gradient is the sum over its group.
         v: The values, ``(..., G, M, F)``.
-        mask: It broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query attends to a
-            key. A floating-point mask is added to the scores, and it has a gradient.
+        mask: A tensor that broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query
+            attends to a key. A floating-point mask is added to the scores and has a gradient.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0.
@@ -113,7 +113,7 @@ class ScaledDotProductAttention(torch.autograd.Function):
 def gradients(
     saved: Sequence[Any], arrived: Sequence[Tensor], how: How, needs: Sequence[bool]
 ) -> Grads:
-    """Return the gradients of q, k, v and mask that are needed, using differentiable operations.
+    """Return the required gradients of q, k, v and mask, using differentiable operations.
 
     ``saved`` contains q, k, v, mask, ``O`` and ``L``. ``arrived`` contains ``dO`` and ``dL``.
     """
@@ -134,7 +134,7 @@ def gradients(
 
 
 def scores(q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> Tensor:
-    """Return ``scale · Q Kᵀ``, with ``-∞`` where ``mask`` is False or above the diagonal."""
+    """Return the scores ``scale · Q Kᵀ``, with ``-∞`` where a query does not see a key."""
     s = (how.scale * q.to(wide(q.dtype))) @ spread(q, k, k).mT
     if how.causal:
         seen = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device).tril()
@@ -160,13 +160,13 @@ def pattern(weights: Tensor, how: How) -> Tensor | None:
 
 
 def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-    """Repeat the keys or values ``x`` for each head of ``q``, in the dtype of the computation."""
+    """Repeat keys or values ``x`` for each query head, converted to the computation dtype."""
     x = x.to(wide(x.dtype))
     return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
 
 
 def gathered(grad: Tensor, k: Tensor) -> Tensor:
-    """Return the gradient of shared keys, summed over the heads that read them."""
+    """Return the gradient of shared keys or values, summed over the query heads that use them."""
     if grad.dim() > 2 and grad.shape[-3] != k.shape[-3]:
         grad = grad.unflatten(-3, (k.shape[-3], -1)).sum(-3)
     return grad.to(k.dtype)
