@@ -10,9 +10,9 @@ autograd_course`` is fast:
 ``grade(id, answer)``, ``hint(id)``, ``progress()``
     grade an answer to an exercise, show the next hint, and show your progress.
 ``explain(error)``
-    explains a rule of the diagnosis or an error message from PyTorch, and shows the repair.
+    explains a rule of ``diagnose`` or an error message from PyTorch, and shows how to fix it.
 ``gradient_flow(fn, *inputs)``
-    shows a live picture of a backward pass.
+    draws a live picture of a backward pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arguments and the result of a call to an answer."""
+"""Helpers for the arguments and the result of a call to a learner's answer."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from torch.autograd import Function
 
 
 def as_tuple(returned: Any) -> tuple[Any, ...]:
-    """Return a call's result as a tuple of outputs."""
+    """Return the result of a call as a tuple. A single output becomes a tuple with one element."""
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is a tensor that can have a gradient."""
+    """Whether a value is a floating-point or complex tensor, which can have a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` itself takes ctx, so that there is no ``setup_context``."""
+    """Whether ``forward`` takes ``ctx``, as in Functions without a ``setup_context``."""
     return function.setup_context is Function.setup_context
 
 
 def differentiated(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that require grad, or of all tensors if none does."""
+    """Return the positions of the tensors that require grad. If none does, return all positions."""
     floating = [place for place, value in enumerate(inputs) if is_float(value)]
     asking = [place for place in floating if inputs[place].requires_grad]
     return tuple(asking or floating)

@@ -14,9 +14,10 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: a finding and, if there is a problem, its repair.
+    """The result of one check. If the check found a problem, the result says how to fix it.
 
-    The course works without the ``optional`` parts. The repair names the lessons that need them.
+    The course works without the ``optional`` parts, and the result names the lessons that need
+    them.
     """
 
     what: str
@@ -26,7 +27,7 @@ class Check:
 
     @property
     def state(self) -> str:
-        """The first word of this check's line in the table."""
+        """The status word with which this check's line in the table begins, such as ``OK``."""
         return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
@@ -36,13 +37,13 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Checkup:
-    """All checks, as a table whose last line says whether everything works."""
+    """A table of all checks. Its last line says whether everything works."""
 
     checks: tuple[Check, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether everything works."""
+        """Whether the installation passed every check."""
         return not any(check.repair and not check.optional for check in self.checks)
 
     def __repr__(self) -> str:
@@ -58,10 +59,12 @@ class Checkup:
 def checkup() -> Checkup:
     """Check that this installation can run the course.
 
-    It checks Python, the packages that the course needs, the accelerator, doctor and grader.
+    This function checks Python, the required packages, the accelerator, ``diagnose`` and the
+    grader.
 
     Returns:
-        A table with one line for each check. The text below a ``REPAIR`` line says what to do.
+        A table with one line for each check. The text below a ``REPAIR`` line says how to fix the
+        problem.
 
     Example:
         >>> checkup()  # doctest: +ELLIPSIS
@@ -81,9 +84,9 @@ def python() -> Check:
 
 
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
-    """Yield a check of each main package, and of every other package that has a wrong version.
+    """Yield one check for each main package, and one for each other package whose version is wrong.
 
-    ``repair`` says how to install a package, with ``{}`` for its name and version.
+    ``repair`` says how to install a package. Its ``{}`` stands for the package name and version.
     """
     for line in requires("autograd-course") or ():
         requirement = Requirement(line)
@@ -111,7 +114,7 @@ def accelerator() -> Check:
 
 
 def doctor() -> Check:
-    """Examine a correct Function."""
+    """Check that ``diagnose`` finds no mistake in a correct Function."""
     import torch
     from autograd_doctor import diagnose
 
@@ -123,7 +126,7 @@ def doctor() -> Check:
 
 
 def grader() -> Check:
-    """Read the list of exercises, and rewrite the progress file without changing it."""
+    """Check that the list of exercises can be read and that the progress file can be written."""
     from autograd_course.index import INDEX
     from autograd_course.learner.store import update
 

@@ -1,6 +1,7 @@
-"""The command ``autograd-course`` with its subcommands.
+"""The command ``autograd-course`` and its subcommands.
 
-Heavy modules are imported only when a command runs, so that ``--help`` and completion are fast.
+Heavy modules are imported only when a command runs. This keeps ``--help`` and shell completion
+fast.
 """
 
 import os

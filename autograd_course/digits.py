@@ -20,20 +20,20 @@ _SEED = 4
 
 
 class Digits(NamedTuple):
-    """``images``: rows of 64 pixels between -1 and 1. ``labels``: the digit that each one shows."""
+    """``images``: rows of 64 pixels between -1 and 1. ``labels``: the digit in each image."""
 
     images: Tensor
     labels: Tensor
 
 
 def load_digits() -> tuple[Tensor, Tensor]:
-    """Return all images and labels.
+    """Return the images and the labels of all digits.
 
     Neighboring images were written by the same person, so shuffle them before you split them.
 
     Returns:
         images: shape ``(1797, 64)``, dtype float64. Each row holds the pixels of one image, row by
-            row, from -1 (white) to 1 (black) in steps of 1/8.
+            row. The values go from -1 (white) to 1 (black) in steps of 1/8.
         labels: shape ``(1797,)``, dtype int64. The digit that each image shows, from 0 to 9.
 
     Example:
@@ -49,7 +49,7 @@ def load_digits() -> tuple[Tensor, Tensor]:
 def split_digits() -> tuple[Digits, Digits]:
     """Shuffle the digits and hold out 400 of them. The split is always the same.
 
-    The grader uses this split to train and test.
+    The grader trains and tests a learner's model with this split.
 
     Returns:
         shown: 1,397 ``Digits`` to train with: ``images`` of dtype float32, and ``labels``.

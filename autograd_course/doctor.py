@@ -1,4 +1,4 @@
-"""Names of :mod:`autograd_doctor` that the lessons import from this module."""
+"""Names from :mod:`autograd_doctor` that lessons import from this module."""
 
 from autograd_doctor import (
     RULES,

@@ -18,7 +18,7 @@ Look = Callable[[], Check]
 
 
 def examine(here: Path | None = None) -> Checkup:
-    """Check everything that the course uses. A failed check does not stop the others."""
+    """Check everything that the course uses. If one check fails, the other checks still run."""
     installed = [python(), *packages(_IN_A_SHELL)]
     looks: dict[str, Look] = {
         "PyTorch": _torch,
@@ -35,7 +35,7 @@ def examine(here: Path | None = None) -> Checkup:
 
 
 def report(found: Checkup) -> str:
-    """Return the table of checks, with a summary as the last line."""
+    """Return the table of checks. Its last line is a summary."""
     options = sum(bool(check.repair) and check.optional for check in found.checks)
     last = (
         "All set."
@@ -60,12 +60,12 @@ def document(found: Checkup) -> str:
 
 
 def code(found: Checkup) -> Exit:
-    """Return the exit code of the command."""
+    """Return the exit code of ``autograd-course doctor-self`` for this result."""
     return Exit.DONE if found.ok else Exit.NOT_SO
 
 
 def _surely(what: str, look: Look) -> Check:
-    """Run a check. A broken installation can raise any exception."""
+    """Run a check. If the check raises an exception, report the exception as a problem."""
     try:
         return look()
     except Exception as error:

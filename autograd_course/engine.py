@@ -18,23 +18,24 @@ def run_backward(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of ``inputs``, or add the gradient of each leaf to its ``.grad``.
 
-    This function does the same as ``torch.autograd.grad``, or as ``torch.autograd.backward`` if
+    This function is equivalent to ``torch.autograd.grad``, or to ``torch.autograd.backward`` if
     ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``, because PyTorch's
-    check imports sympy. This import takes longer than drawing a picture or grading an answer.
+    shape check imports sympy. The import takes longer than drawing a picture or grading an answer.
 
     Args:
         outputs: Tensors that have a graph.
         grad_outputs: One gradient for each output, with the same shape.
         inputs: The tensors whose gradients are returned. If this is ``None``, nothing is returned,
             and every leaf gets its gradient in ``.grad``.
-        allow_unused: Whether an input may have no gradient. Its gradient is then ``None``.
+        allow_unused: Whether to return ``None`` for an input that the outputs do not depend on,
+            instead of raising an error.
         retain_graph: Whether to keep the graph for another backward pass.
 
     Returns:
         One gradient for each input.
 
     Raises:
-        RuntimeError: ``inputs`` is empty, or PyTorch raises an error in backward.
+        RuntimeError: ``inputs`` is empty, or the backward pass raises an error.
 
     Example:
         >>> import torch
@@ -48,7 +49,7 @@ def run_backward(
         tuple(outputs),
         tuple(grad_outputs),
         retain_graph,
-        False,  # the graph of the gradients is not recorded
+        False,  # autograd does not record the backward pass
         tuple(inputs or ()),
         allow_unused,
         inputs is None,

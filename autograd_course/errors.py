@@ -1,4 +1,4 @@
-"""The base class of the course's exceptions, and how to quote a learner's exception."""
+"""The base class of the course's exceptions, and a helper that quotes a learner's exception."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class CourseError(Exception):
 
 
 class OneSentenceError(CourseError):
-    """The user typed an unknown name. The message says everything, so no traceback is needed."""
+    """An exception whose message is sufficient, so that no traceback is printed."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the text that IPython and notebooks print instead of a traceback."""

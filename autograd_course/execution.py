@@ -26,8 +26,8 @@ from autograd_course.errors import first_line
 from autograd_course.external import BuildError
 
 Inputs = tuple[Any, ...]
-WHOLE = "<answer>"  # the name of the method if the answer is a plain function
-MOST_PRINTED = 2000  # characters that are kept from the output of one pass
+WHOLE = "<answer>"  # replaces a method's name if the answer is a plain function
+MOST_PRINTED = 2000  # the maximum number of characters kept from the output of one pass
 
 
 # --------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ MOST_PRINTED = 2000  # characters that are kept from the output of one pass
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Run a block as in a new process, discard its output, and restore all global state."""
+    """Discard the output of a ``with`` block, and restore all global state after it."""
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import the modules for backward, which takes a second, before a time limit starts."""
+    """Import the modules that backward needs, so that the imports count toward no time limit."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
@@ -62,10 +62,11 @@ def prepare() -> None:
 
 @dataclass(frozen=True)
 class Raised:
-    """A call that raised an error.
+    """Describes a call that raised an error.
 
-    ``told`` is a sentence with the reason. If a stub raised the error, ``unwritten`` is the name of
-    the method, or :data:`WHOLE`. ``separate`` says that the answer has a ``setup_context``.
+    ``told`` is a sentence that gives the reason. If a stub raised the error, ``unwritten`` is the
+    name of the unwritten method, or :data:`WHOLE`. ``separate`` says whether the answer has a
+    separate ``setup_context``.
     """
 
     told: str
@@ -74,7 +75,7 @@ class Raised:
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
-    """Describe an exception that an answer's method raised."""
+    """Describe an exception that a method of an answer raised."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
     return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
@@ -82,7 +83,7 @@ def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
 def differentiable(inputs: Inputs) -> Inputs:
     """Return ``inputs``, with each float or complex tensor replaced by a copy that requires grad.
 
-    The copies are not leaves, so that a Function may modify them in place, like a hidden layer.
+    The copies are not leaf tensors, so the Function can modify them in place.
     """
     return tuple(
         value.detach().requires_grad_().clone() if is_float(value) else value for value in inputs
@@ -103,7 +104,7 @@ def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
 
 
 def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
-    """Run forward and backward. Return the exception of backward, if any."""
+    """Run forward and backward. If backward raises an exception, return its description."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:
@@ -115,7 +116,7 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
 
 
 def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
-    """Call a plain function with copies of the inputs, and return its result or its exception."""
+    """Call a plain function with copies of the inputs. Return its result or a :class:`Raised`."""
     try:
         return answer(*copied(inputs))
     except (Exception, SystemExit) as error:
@@ -131,7 +132,7 @@ def raised_by(error: BaseException, answer: Callable[..., Any]) -> Raised:
 
 
 def copied(inputs: Inputs) -> Inputs:
-    """Return the inputs with each tensor copied. A copy requires grad if its original does."""
+    """Return copies of all input tensors. A copy requires grad if the original does."""
 
     def copy(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -143,10 +144,10 @@ def copied(inputs: Inputs) -> Inputs:
 
 
 def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the gradients for a fixed random ``grad_output``, or an empty tuple on an error.
+    """Return the gradients for a fixed random ``grad_output``, or an empty tuple after an error.
 
-    There is a gradient for each input that requires grad, or for all inputs if none does, as in
-    ``diagnose``.
+    Like ``diagnose``, this function returns gradients for the inputs that require grad. If none
+    does, it returns a gradient for every floating-point input.
     """
     given = [value.detach().clone() if is_float(value) else value for value in inputs]
     leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
@@ -169,14 +170,14 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 class Bounded(io.StringIO):
-    """A stream that keeps the first characters and counts the rest."""
+    """A text stream that keeps the first characters and counts the others."""
 
     def __init__(self, most: int = MOST_PRINTED) -> None:
         super().__init__()
         self._most, self._left_out = most, 0
 
     def write(self, text: str) -> int:
-        """Keep as many characters as fit."""
+        """Keep as much of the text as still fits."""
         kept = text[: self._most - self.tell()]
         super().write(kept)
         self._left_out += len(text) - len(kept)
@@ -184,13 +185,13 @@ class Bounded(io.StringIO):
 
     @property
     def text(self) -> str:
-        """The text, followed by the number of missing characters."""
+        """The text that was kept, followed by the number of characters that were not kept."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self.getvalue() + rest
 
 
 class Printed:
-    """The output of the latest pass on each sample, and of the latest pass overall."""
+    """The output of the latest pass, and of the latest pass on each sample."""
 
     def __init__(self) -> None:
         self._latest = Bounded()
@@ -198,14 +199,14 @@ class Printed:
 
     @contextlib.contextmanager
     def during(self, inputs: Any = None) -> Iterator[None]:
-        """Record the output of the block, and replace the earlier output for these inputs."""
+        """Record the output of a ``with`` block. It replaces earlier output for these inputs."""
         self._latest = self._on[id(inputs)] = Bounded()
         with contextlib.redirect_stdout(self._latest):
             yield
 
     @property
     def latest(self) -> str:
-        """The output of the latest pass, even if it was interrupted."""
+        """The output of the latest pass, even if the pass was interrupted."""
         return self._latest.text
 
     def on(self, inputs: Any) -> str:
@@ -219,9 +220,10 @@ class Printed:
 
 
 def is_unfinished(error: BaseException, answer: Any) -> bool:
-    """Whether a stub raised ``error``, or PyTorch raised it because of a missing method.
+    """Whether a stub raised ``error``, or PyTorch raised it because a method is missing.
 
-    A compiled operation may also raise NotImplementedError, but not with a ``raise`` statement.
+    A compiled operation can also raise NotImplementedError, but it does not use a ``raise``
+    statement.
     """
     if not isinstance(error, NotImplementedError):
         return False
@@ -230,13 +232,13 @@ def is_unfinished(error: BaseException, answer: Any) -> bool:
 
 
 def unfinished_part(error: BaseException) -> str:
-    """Return the name of the function that raised ``error``."""
+    """Return the name of the unfinished function that raised ``error``."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_code.co_name
 
 
 def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
-    """Return a sentence with the method, the exception, and the line of the learner's code."""
+    """Return a sentence that names the method, the exception, and the learner's line of code."""
     if isinstance(error, BuildError):
         return _built(error)
     who = "it" if method == WHOLE else f"`{method}`"
@@ -244,7 +246,7 @@ def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an exception's message, without the paths that PyTorch adds."""
+    """Return the first line of an exception's message, and omit the paths that PyTorch adds."""
     line = first_line(error)
     line = re.sub(r" \(with implementation in <.*?>\)", "", line)
     return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
@@ -256,7 +258,7 @@ def place(error: BaseException, answer: Any) -> str:
 
 
 def line_in(error: BaseException, filename: str) -> str:
-    """Return the last line of a file in the traceback, in the same form as :func:`place`."""
+    """Return the last line of a file in the traceback, in the format of :func:`place`."""
     return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
 
 
@@ -273,7 +275,7 @@ def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str
 
 
 def _built(error: BuildError) -> str:
-    """Return the message of a failed build and the affected line of the learner's C++ code."""
+    """Return the error message of a failed build, and the learner's line that caused the error."""
     sentence, _, line = str(error).partition("\n")
     return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 
@@ -297,7 +299,7 @@ def _is_base(frame: FrameType) -> bool:
 
 
 def _files(answer: Any) -> Iterator[str]:
-    """Yield the file or notebook cell of the answer, or of each of its methods if it is a class."""
+    """Yield the file or notebook cell that defines the answer, or each method of a class."""
     for part in _parts(answer):
         code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
         if code:
@@ -306,7 +308,7 @@ def _files(answer: Any) -> Iterator[str]:
 
 def _parts(answer: Any) -> Iterator[Any]:
     if isinstance(answer, torch._library.custom_ops.CustomOpDef):
-        yield from vars(answer).values()  # the operator, its fake, its backward
+        yield from vars(answer).values()  # an operator's implementation, fake and backward
     elif not isinstance(answer, type):
         yield answer
     else:

@@ -12,21 +12,21 @@ from autograd_course.errors import OneSentenceError
 from autograd_course.index import id_typed, named
 from autograd_course.messages.pages import words_of
 
-LONGEST_NAME = 4  # words; a longer text is an error message
+LONGEST_NAME = 4  # in words; anything longer is an error message
 
 
 class NothingToExplainError(OneSentenceError, LookupError):
-    """No page matches. The message is one sentence that names the closest rules and messages."""
+    """Raised if no page matches. The message is one sentence that names the closest pages."""
 
 
 def explain(what: str | BaseException = "") -> Explanation:
-    """Explain a rule of ``diagnose`` or a PyTorch error message, and how to repair the cause.
+    """Explain a rule of ``diagnose`` or a message from PyTorch, and show how to fix the code.
 
     Args:
-        what: The name of a rule or page, the text of an error or a whole traceback, or the
-            exception itself. In a name, capitals, spaces and underscores make no difference. A few
-            words list the pages whose title or message contains them. If you omit it, two tables
-            list all rules and all messages.
+        what: The name of a rule or page, an error message, a whole traceback, or the exception
+            itself. In a name, case, spaces and underscores do not matter. A few words list the
+            pages whose title or message contains them. If you omit this argument, two tables list
+            all rules and all messages.
 
     Returns:
         The page as Markdown.

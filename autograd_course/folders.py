@@ -1,4 +1,4 @@
-"""The folders that contain the code of the course and the doctor, but no code of learners."""
+"""The folders that contain the code of the course and of ``autograd_doctor``."""
 
 from pathlib import Path
 

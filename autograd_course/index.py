@@ -1,4 +1,4 @@
-"""The index of exercises, so that a command can describe them without importing them.
+"""The index of exercises, from which commands read titles and ids without importing the exercises.
 
 ``make notebooks`` builds ``exercises/index.json`` from the exercise modules. This module imports
 nothing large, so shell completion is fast.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from autograd_course.errors import OneSentenceError
 
 STAR = "★"  # marks an exercise that needs an extra section
-LAST_OF_THE_CORE_PATH = "08"  # lessons with higher numbers are electives
+LAST_OF_THE_CORE_PATH = "08"  # lessons with a higher number are electives
 
 
 class Entry(NamedTuple):
@@ -58,7 +58,7 @@ INDEX: Mapping[str, Entry] = MappingProxyType(
 
 
 def exercises_of(lesson: str) -> list[Entry]:
-    """Return the exercises of a lesson in order. An unknown lesson has none."""
+    """Return the exercises of a lesson, in order. For an unknown lesson, return no exercises."""
     return [entry for entry in INDEX.values() if entry.lesson == lesson]
 
 
@@ -68,19 +68,19 @@ def lesson_with(exercise_id: str) -> str:
 
 
 def shares_its_answer(exercise_id: str) -> bool:
-    """Whether other exercises of the lesson use the same name, so that it is ambiguous."""
+    """Whether other exercises of the lesson use the same answer name, which makes it ambiguous."""
     asked = INDEX[exercise_id]
     return [entry.answer for entry in exercises_of(asked.lesson)].count(asked.answer) > 1
 
 
 class UnknownExerciseError(OneSentenceError, LookupError):
-    """No exercise has this id. The message suggests the closest ids."""
+    """Raised if no exercise has this id. The message suggests the closest ids."""
 
 
 def known(exercise_id: Any) -> Entry:
-    """Return the index entry for an id, which may contain capitals, ``_``, ``-`` or spaces.
+    """Return the index entry for an id. Case, ``_``, ``-`` and spaces do not matter.
 
-    Raises :class:`UnknownExerciseError`.
+    Raises :class:`UnknownExerciseError` if no exercise has this id.
     """
     if not isinstance(exercise_id, str) or not exercise_id.strip():
         raise UnknownExerciseError(
@@ -97,22 +97,22 @@ def known(exercise_id: Any) -> Entry:
 
 
 def similar(typed: str, names: Iterable[str], cutoff: float = 0.65) -> list[str]:
-    """Return up to three of ``names`` that resemble the typed text, the closest first."""
+    """Return up to three of ``names`` that are similar to the typed text, the closest first."""
     from difflib import get_close_matches  # here, so that shell completion does not import it
 
     return get_close_matches(typed, [*names], n=3, cutoff=cutoff)
 
 
 def id_typed(text: str) -> str:
-    """Normalize an id or name that the user typed with capitals, ``_``, ``-`` or spaces."""
+    """Convert a name that the user typed, in any case and with ``_`` or spaces, to an id."""
     return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
 def named(typed: str, names: Iterable[str]) -> str:
-    """Return the only one of ``names`` that matches the typed text, or an empty string.
+    """If exactly one of ``names`` matches the typed text, return it. Otherwise return ``""``.
 
-    Capitals, spaces, hyphens and underscores make no difference. So a class name also identifies
-    its exercise: ``ScaledSigmoid`` means ``scaled-sigmoid``.
+    Case, spaces, hyphens and underscores do not matter. So a class name also identifies its
+    exercise: ``ScaledSigmoid`` means ``scaled-sigmoid``.
     """
     meant = [name for name in names if _letters(name) == _letters(typed)]
     return meant[0] if len(meant) == 1 else ""

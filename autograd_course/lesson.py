@@ -8,10 +8,11 @@ has a docstring: ``help(predict)`` shows it.
 Start
     ``checkup`` checks the installation.
 Predict
-    ``predict`` compares the number that you expect with the number that a run gives. ``vote`` asks
-    what the next cell will show.
+    ``predict`` compares the number that you expect with the result of a run. ``vote`` asks what
+    the next cell will show.
 Show a message
-    ``show_error`` prints the error that a block raises, and ``show_warning`` prints its warnings.
+    ``show_error`` prints the error that a ``with`` block raises, and ``show_warning`` prints the
+    warnings.
 Draw
     ``figure`` and ``note`` draw in the style of the course. ``BLUE``, ``ORANGE``, ``GREEN`` and
     ``GRAY`` are its colors, which readers with a color deficiency can tell apart.

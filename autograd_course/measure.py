@@ -1,4 +1,4 @@
-"""Names of :mod:`autograd_doctor.memory` that the lessons import from this module."""
+"""Names from :mod:`autograd_doctor.memory` that lessons import from this module."""
 
 from autograd_doctor.memory import (
     Kept,

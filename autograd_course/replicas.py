@@ -1,7 +1,7 @@
 """A layer that several processes on this machine train with DistributedDataParallel.
 
-A process can run only code that it can import, and it cannot import the cells of a notebook. So
-this code is in a module.
+The processes can run only code that they can import, and they cannot import the cells of a
+notebook. So this code is in a module.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Returned(nn.Module):
 
 
 class Written(Returned):
-    """Compute the same numbers, but backward reads the weight and writes its ``.grad`` directly."""
+    """Compute the same values. Backward reads the weight and writes its ``.grad`` directly."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(gain·x) wᵀ``. Autograd does not know about the weight."""
+        """Return ``(gain·x) wᵀ``. Autograd does not see the weight, which is not an argument."""
         return _Writing.apply(self.gain * x, self)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Writing(torch.autograd.Function):
-    """Compute y = x wᵀ. It is wrong by design: ∂L/∂w bypasses autograd."""
+    """Compute y = x wᵀ. Backward is wrong by design, because ∂L/∂w bypasses autograd."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, owner: Returned) -> Tensor:
@@ -69,7 +69,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
     Each shard of the batch has its own process, and DistributedDataParallel connects the processes.
     The loss is the mean of y² over the shard. A layer is an importable class with a parameter
     ``weight``. The function raises RuntimeError if a process fails or has not finished after
-    ``LIMIT``. No process outlives the call.
+    ``LIMIT`` seconds. All processes have ended when the call returns.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = (folder, layers, shards)
@@ -80,7 +80,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
 
 
 def step(layer: type[nn.Module], shard: Tensor) -> Tensor:
-    """Return the gradient of ``layer().weight`` after one step, in one of several processes."""
+    """Run one step in one of several processes. Return the gradient of ``layer().weight``."""
     model = DistributedDataParallel(layer())
     model(shard).square().mean().backward()
     gradient: Tensor = model.module.weight.grad

@@ -1,4 +1,4 @@
-"""Helpers of lesson 15 that use packages which the rest of the course does not need.
+"""Helpers for lesson 15 that use packages that the rest of the course does not need.
 
 This module reports missing packages, checks and runs ONNX files, and suppresses the exporters'
 warnings.
@@ -24,11 +24,11 @@ INSTALL = 'pip install "autograd-course[ship]"'
 
 
 class MissingExtraError(CourseError, ImportError):
-    """A package of the extra ``ship`` is not installed. The message says how to install it."""
+    """Raised if a package of the extra ``ship`` is missing. The message says how to install it."""
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return the missing packages among ``names``, which defaults to the whole extra."""
+    """Return the packages among ``names`` that are missing. Default: the whole extra."""
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 
@@ -36,8 +36,8 @@ def require_packages(*names: str) -> None:
     """If a package is missing, raise an error that says what to install.
 
     Args:
-        names: Names of packages. Without names, the function checks all packages that only lesson
-            15 needs.
+        names: Names of packages. If you pass none, the function checks all packages that only
+            lesson 15 needs.
 
     Returns:
         Nothing.
@@ -82,7 +82,7 @@ def check_onnx(model: Any) -> Any:
 
 
 def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """Check a model like :func:`check_onnx`, and run it in ONNX Runtime on the CPU.
+    """Check a model as :func:`check_onnx` does, and run it in ONNX Runtime on the CPU.
 
     Args:
         model: The model, in any form that :func:`check_onnx` accepts.
@@ -123,7 +123,7 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
 )
 _LOGGERS = (
-    "torchao",  # it reports each of its files that is for a different GPU or Python
+    "torchao",  # torchao reports each of its files that is for a different GPU or Python version
     "torch.utils._pytree",  # torchao registers enums in a way that torch no longer needs
     "torch.onnx._internal.exporter._registration",  # torchvision's operators are missing
     "torch.fx.experimental.symbolic_shapes",  # repeats the message of the error that follows
@@ -132,7 +132,7 @@ _LOGGERS = (
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings about PyTorch's and torchao's own code inside a ``with`` block.
+    """In a ``with`` block, suppress warnings about PyTorch's and torchao's own code.
 
     The source of this function lists each suppressed warning with the reason. All other warnings
     and all errors are still shown.
@@ -177,4 +177,4 @@ def first_sentence(said: Warning | Exception | str) -> str:
     return sentence + stop.strip()
 
 
-checked, require = check_onnx, require_packages  # the names that lesson 15 imported
+checked, require = check_onnx, require_packages  # older versions of lesson 15 import these names

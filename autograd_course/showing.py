@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 @contextmanager
 def show_error(characters: int = 300) -> Iterator[None]:
-    """Print the error that a block raises, and continue.
+    """Print the error that a ``with`` block raises, and continue.
 
     A long message ends in ``[…]``. Addresses and folders are omitted, because they differ between
     machines. Only an ``Exception`` is caught, so you can still interrupt the cell.
@@ -55,7 +55,7 @@ def show_error(characters: int = 300) -> Iterator[None]:
 
 @contextmanager
 def show_warning(characters: int = 300) -> Iterator[None]:
-    """Print the warnings from a block in the same form as :func:`show_error` prints an error.
+    """Print the warnings from a ``with`` block in the same format as :func:`show_error`.
 
     An error that the block raises is not caught.
 
@@ -88,7 +88,7 @@ def _shown(message: str, characters: int) -> str:
 
 
 def _shortened(message: str, characters: int) -> str:
-    """Cut a long message after its last whole sentence, or else after its last whole word."""
+    """Cut a long message after its last whole sentence. If there is none, cut it after a word."""
     if len(message) <= characters:
         return message
     kept = message[: characters + 1]

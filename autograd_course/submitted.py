@@ -1,8 +1,7 @@
 """Describe a learner's answer as data: its kind, its arguments and its missing parts.
 
-The grader calls this module for an answer in its own process, and the classroom's judge calls it
-through the worker in the sandbox. So this module knows nothing about any exercise and writes no
-sentences.
+The grader calls this module in its own process. The classroom grader calls it in a sandbox. So this
+module does not depend on any exercise and writes no sentences.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from torch.autograd import Function, forward_ad
 from autograd_course.calls import is_float, takes_ctx
 from autograd_course.execution import Inputs, is_unfinished
 
-# The kinds of answers that are not the requested kind.
+# What an answer is if it is not of the requested kind.
 WrongThing = Literal[
     "apply",
     "Function instance",
@@ -95,7 +94,8 @@ def submitted_routine(answer: Any) -> Submitted:
 def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
     """Whether forward accepts these arguments.
 
-    The result is True for an instance method, because the doctor's report explains it better.
+    The result is also True if forward is not a static method, because the doctor's report explains
+    that mistake better.
     """
     if inspect.isfunction(inspect.getattr_static(answer, "forward")):
         return True
@@ -110,7 +110,7 @@ def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
 
 
 def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
-    """Whether a plain function accepts each of these numbers of arguments."""
+    """Whether a plain function accepts each of the given numbers of arguments."""
     try:
         signature = inspect.signature(answer)
     except ValueError:  # a C function, such as apply from PyTorch 2.14 on: the call decides
@@ -130,7 +130,7 @@ def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Lacking:
-    """An additional method that a Function lacks or contains only as a stub."""
+    """A required method that a Function lacks or contains only as a stub."""
 
     method: str
     is_stub: bool
@@ -141,7 +141,7 @@ def lacking_method(
 ) -> Lacking | None:
     """Return the first method that is missing or a stub.
 
-    The doctor judges everything else about a method.
+    The doctor checks everything else about the methods.
     """
     for name in methods:
         if _MISSING[name](answer):
@@ -181,7 +181,7 @@ _CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
 
 
 def other_container(returned: Any, container: str) -> str:
-    """Return the type name of a collection of results if it is not the expected type, else ""."""
+    """If the results are in the wrong type of collection, return the name of this type, else ""."""
     if not container or isinstance(returned, Tensor) or not isinstance(returned, Collection):
         return ""
     return "" if isinstance(returned, _CONTAINERS[container]) else type(returned).__name__
@@ -196,10 +196,10 @@ _CONTAINERS: Mapping[str, type] = {"tuple": tuple, "list": list, "dict": dict}
 
 
 def numbers(answer: Any) -> list[float | None] | None:
-    """Return an answer's numbers, with ``None`` for ``...``, or ``None`` for any other answer."""
+    """Return the numbers in an answer, with ``None`` for ``...``, or ``None`` for other answers."""
     try:
         return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # a tensor with several dims raises the first one
+    except (RuntimeError, TypeError, ValueError):  # a tensor with several dims raises the first
         return None
 
 

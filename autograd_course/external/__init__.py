@@ -1,4 +1,4 @@
-"""Code outside PyTorch: C++ that is compiled in a lesson, GPU kernels, and stored timings."""
+"""Code outside PyTorch: C++ that lessons compile, GPU kernels, and stored timings."""
 
 from autograd_course.external.building import SOURCES, BuildError, build, compiler_missing
 

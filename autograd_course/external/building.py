@@ -1,4 +1,4 @@
-"""Compile C++ when a lesson runs, and report errors at the lines of the author's source."""
+"""Compile C++ while a lesson runs, and report errors at the lines of the author's source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INSTALL = {
 
 
 def compiler_missing() -> str | None:
-    """Return a sentence that names a missing tool, or ``None`` if this machine can build."""
+    """Return a sentence that names a missing build tool, or ``None`` if no tool is missing."""
     path = with_tools()["PATH"]
     if not shutil.which(compiler(), path=path):
         how = _INSTALL.get(sys.platform, "your system's C++ compiler")
@@ -49,10 +49,10 @@ def compiler() -> str:
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment variables, with this Python's pip-installed programs on the path.
+    """Return the environment variables. ``PATH`` includes the programs that pip installed.
 
-    Without this, a notebook's kernel finds programs such as ninja only if the environment was
-    activated.
+    Without this folder in ``PATH``, a notebook's kernel does not find ninja unless the user
+    activated the virtual environment.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     return os.environ | {"PATH": path}
@@ -74,8 +74,8 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 class BuildError(CourseError, RuntimeError):
     """The C++ code cannot be built: no compiler is installed, or the source does not compile.
 
-    ``message`` describes the problem in one line. ``line`` is the affected line of the author's
-    source, or ``None``. ``log`` is the complete output of the compiler.
+    ``message`` describes the problem in one line. ``line`` is the line of the author's source that
+    caused the error, or ``None``. ``log`` is the complete output of the compiler.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class BuildError(CourseError, RuntimeError):
 
 
 def explained(log: str, sources: list[Path]) -> BuildError:
-    """Return the error that explains the ``log`` of a failed build.
+    """Return a :class:`BuildError` that explains the ``log`` of a failed build.
 
-    An error inside a header is assigned to the line of ``sources`` that includes it.
+    An error in a header is reported at the line of ``sources`` that includes the header.
     """
     found = _first_error(log.splitlines(), {str(path): path for path in sources})
     if found is None:
@@ -102,7 +102,7 @@ def explained(log: str, sources: list[Path]) -> BuildError:
 
 
 def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str] | None:
-    """Return the file, line and message of the first error. The file is one of ``own``."""
+    """Return the file, line and message of the first error in one of the author's ``own`` files."""
     led_here: tuple[Path, int] | None = None
     elsewhere: str | None = None
     for text in lines:
@@ -134,10 +134,10 @@ def _after_compiling(log: str) -> BuildError:
 
 SOURCES = Path(__file__).parent / "sources"  # the folder of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
-WAIT_SECONDS = 300.0  # how long to wait for another process that builds the same source
+WAIT_SECONDS = 300.0  # how long to wait while another process builds the same source
 
-# The stable interface of torch 2.11. Code that is built for it runs on every later version, and its
-# headers compile in two or three seconds. `torch/extension.h` takes most of a minute.
+# The stable ABI of torch 2.11. Code built for it runs on every later version, and its headers
+# compile in two or three seconds. `torch/extension.h` takes most of a minute.
 _FLAGS = ["/O2" if sys.platform == "win32" else "-O2", "-DTORCH_TARGET_VERSION=0x020b000000000000"]
 
 _CHILD = str(Path(__file__).with_name("child.py"))
@@ -147,30 +147,30 @@ _loaded: set[str] = set()
 
 
 def build(*sources: str | Path, name: str = "extension") -> Any:
-    """Compile C++ or CUDA, load it, and return the namespace of the operators that it registers.
+    """Compile and load C++ or CUDA code, and return the namespace of its operators.
 
-    A source registers its operators under ``TORCH_EXTENSION_NAME``::
+    The source code registers its operators under ``TORCH_EXTENSION_NAME``::
 
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    If you edit a source and build again, you get a new namespace, so that no operator is registered
-    twice in one process. The result is kept in your cache folder, under a hash of the sources, the
-    PyTorch version, the compiler and the machine. To use a different folder, set the variable
-    ``AUTOGRAD_COURSE_BUILDS``. Two processes never build at the same time. Source:
-    ``torch.utils.cpp_extension.load``.
+    If you edit the source and rebuild it, you get a new namespace. So no operator is registered
+    twice in one process. The result is cached in a folder named after a hash of the sources, the
+    PyTorch version, the compiler and the machine. To use a different cache folder, set the
+    environment variable ``AUTOGRAD_COURSE_BUILDS``. Two processes never build at the same time.
+    Source: ``torch.utils.cpp_extension.load``.
 
     Args:
         sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains the files of
-            the course), or C++ as text.
+            the course), or C++ code as a string.
         name: The first part of the namespace's name.
 
     Returns:
         An object whose attribute ``f`` is the operator ``f``.
 
     Raises:
-        BuildError: The machine has no compiler, or the source does not compile. ``line`` is the
-            line of the source.
+        BuildError: The machine has no compiler, or the source does not compile. In that case,
+            ``line`` is the line with the error.
 
     Example:
         >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP
@@ -186,7 +186,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
 
 def _as_file(source: str | Path) -> tuple[str, str]:
-    """Return a file name and the file's text."""
+    """Return a file name, and the text of the file."""
     if isinstance(source, Path):
         return source.name, source.read_text(encoding="utf-8")
     return "source.cpp", source
@@ -217,13 +217,13 @@ def _builds() -> Path:
 
 
 def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
-    """Compile into ``folder``, and make sure that the result can be loaded."""
+    """Compile the sources into ``folder``, and check that the result can be loaded."""
     if (missing := compiler_missing()) is not None:
         raise BuildError(missing)
     paths = [folder / name for name, _ in texts]
     for path, (_, text) in zip(paths, texts, strict=True):
         path.write_text(text, encoding="utf-8")
-    # A killed build leaves this file behind, and PyTorch would wait forever for its removal.
+    # A killed build leaves this lock file behind, and PyTorch would wait forever for its removal.
     (folder / "lock").unlink(missing_ok=True)
     arguments = {
         "name": key,

@@ -1,7 +1,8 @@
 """Build and load C++ in a separate process, so that a crash does not end the notebook.
 
-The process takes the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an
-operator's schema raises a C++ exception while the library is loaded, where nothing can catch it.
+The process receives the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an
+operator's schema raises a C++ exception while the library is loaded. Python cannot catch this
+exception.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Timings from other machines, each stored with its device."""
+"""Timings that were measured on other machines, each stored with the name of its device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOLDERS = (_PACKAGE.parent / "benchmarks" / "results", _PACKAGE / "benchmarks" /
 
 
 def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
-    """Return the timings that a benchmark stored, each with its device.
+    """Return the stored timings of a benchmark, each with the device on which it was measured.
 
     Args:
         name: The name of the benchmark, such as ``"decayed_sum"``.
@@ -21,7 +21,7 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
             other files are ignored.
 
     Returns:
-        A table as text, or a sentence saying that there are no timings.
+        A text table. If no timings are stored, a sentence says so.
 
     Example:
         >>> benchmark_results("nothing")
@@ -31,7 +31,7 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
     return "\n\n".join(tables) or f"No figures are stored for {name}."
 
 
-stored = benchmark_results  # the name that lesson 14 imported
+stored = benchmark_results  # an older version of lesson 14 imports this name
 
 
 def _results(name: str, folders: tuple[Path, ...]) -> Iterator[dict[str, Any]]:

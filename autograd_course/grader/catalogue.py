@@ -1,4 +1,4 @@
-"""All exercises of the course by id. Each exercise is imported on first use."""
+"""All exercises of the course, by id. Each exercise is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_course.index import INDEX, known
 
 
 class Catalogue(Mapping[str, Exercise]):
-    """The exercises by id, in the order of the course."""
+    """A mapping from ids to exercises, in the order of the course."""
 
     def __getitem__(self, exercise_id: str) -> Exercise:
         return _loaded(exercise_id)
@@ -37,9 +37,9 @@ CATALOGUE = Catalogue()
 
 
 def find(exercise_id: Any) -> Exercise:
-    """Return the exercise with this id, which may contain capitals, ``_``, ``-`` or spaces.
+    """Return the exercise with this id. Case, ``_``, ``-`` and spaces do not matter.
 
-    Only the module of this exercise is imported. Raises
+    This method imports only the module of this exercise. For an unknown id, it raises
     :class:`~autograd_course.index.UnknownExerciseError`.
     """
     return CATALOGUE[known(exercise_id).id]

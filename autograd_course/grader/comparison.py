@@ -21,18 +21,18 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # the maximum number of outputs for which all orders are tried
-RTOL, ATOL = 1e-7, 1e-9  # in float64; reordering the same operations changes much less
+MOST_ORDERED = 4  # with more outputs than this, the other orders are not tried
+RTOL, ATOL = 1e-7, 1e-9  # for float64; reordering the same operations changes a result by much less
 
 
 def agrees(guess: float, outcome: float) -> bool:
-    """Whether a predicted number agrees with the result, to three significant digits."""
+    """Whether a predicted number is within 0.5 % of the result."""
     return math.isclose(guess, outcome, rel_tol=5e-3, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A message's name for the results, and a verb whose number agrees with the name."""
+    """The name that a message gives to the results, such as "`forward`", and the verb after it."""
 
     name: str
     verb: Literal["returns", "has"]
@@ -43,7 +43,7 @@ FORWARD = Source("`forward`", "returns")
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence and a hint. For a wrong value, also its index and the two numbers."""
+    """The first difference between two results: a message, a hint, and the values that show it."""
 
     message: str
     hint: str = BY_HAND
@@ -57,7 +57,7 @@ def difference(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference from the expected results, or ``None`` if they agree."""
+    """Return the first difference from the expected results, or ``None`` if the results agree."""
     what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
@@ -79,7 +79,7 @@ def difference(
 def _in_other_order(
     actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
 ) -> bool:
-    """Whether the results are right except for their order."""
+    """Whether the results are correct except for their order."""
 
     def agree(given: tuple[Any, ...]) -> bool:
         pairs = zip(given, expected, strict=True)
@@ -97,12 +97,12 @@ def recognized(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> str:
-    """Return the sentence about the first suspect with the same results, or ``""``.
+    """Return the sentence about the first suspect with the same results, or ``""`` if none matches.
 
-    Pass the tolerances with which the results are wrong. With larger tolerances, a suspect that is
-    right on these inputs would match.
+    Pass the tolerances that showed that the results are wrong. With larger tolerances, a suspect
+    that is correct on these inputs would match.
 
-    A suspect whose results contain nan or infinity also matches nan and infinity.
+    If the results of a suspect contain nan or infinity, they match nan and infinity.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:
@@ -132,7 +132,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
 def _value_difference(
     name: str, got: Tensor, right: Tensor, rtol: float, atol: float
 ) -> Difference | None:
-    """Return the difference at the element with the largest error. NaN counts as the largest."""
+    """Return the difference at the element with the largest error. NaN is the largest error."""
     close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
     if bool(close.all()):
         return None

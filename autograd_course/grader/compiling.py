@@ -1,4 +1,4 @@
-"""``torch.compile``, where the compiled call raises an error at a graph break."""
+"""Variants of ``torch.compile`` that raise an error at a graph break."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Call = Callable[..., Any]
 
 
 def compile_whole(call: Call) -> Call:
-    """Return the call compiled into one graph. Its first use raises if that is impossible."""
+    """Return the call, compiled into one graph. Its first use raises if that is impossible."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
 def compile_unbroken(call: Call) -> Call:
-    """Return the call compiled with default options. Its first use raises at a graph break.
+    """Compile the call with default options, and return it. Its first use raises at a graph break.
 
-    ``fullgraph=True`` is more lenient, because it also traces sizes that depend on values. PyTorch
-    2.11 traces such sizes even within a Function, but 2.13 does not.
+    ``fullgraph=True`` is more lenient, because it also traces tensor sizes that depend on the data.
+    PyTorch 2.11 traces these sizes even within a Function, but 2.13 does not.
     """
     by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
 
@@ -34,7 +34,7 @@ def compile_unbroken(call: Call) -> Call:
 
 
 def _own(call: Call) -> Call:
-    """Copy the call's code object, because PyTorch caches compiled code by code object."""
+    """Copy the function with a new code object, so that PyTorch does not reuse compiled code."""
 
     def caller(*args: Any) -> Any:
         return call(*args)
@@ -44,7 +44,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Suppress PyTorch's log, because the exception contains all information."""
+    """Silence PyTorch's log, because the exception contains the same information."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

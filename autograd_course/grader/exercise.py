@@ -1,4 +1,4 @@
-"""The kinds of exercises, and their declarations."""
+"""Define the kinds of exercises, and load an exercise from its module."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ Difficulty = Literal["easy", "medium", "hard"]
 
 
 def by_values(check: Check) -> Check:
-    """Mark a check that judges only outputs and gradients. Any process can run such a check."""
+    """Mark a check that looks only at outputs and gradients. Any process can run this check."""
     setattr(check, _BY_VALUES, True)
     return check
 
 
 def is_by_values(check: Check) -> bool:
-    """Whether a check judges only outputs and gradients."""
+    """Whether a check looks only at outputs and gradients."""
     return getattr(check, _BY_VALUES, False) is True
 
 
 _BY_VALUES = "by_values"
 
-# Rules that fail an answer even if the doctor only warns. They require that a gradient returned by
-# ``backward`` has the dtype, the device and the shape of its input.
+# An answer fails if it breaks one of these rules, even if the doctor only warns. They require that
+# each gradient from ``backward`` has the dtype, the device and the shape of its input.
 CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
-# Warnings that are never shown. Exercises that need needs_input_grad require it explicitly.
+# These warnings are never shown. Exercises about needs_input_grad require it explicitly.
 UNTOLD = ("wasted-gradient",)
 
 
 class Section(str):
-    """A heading in a lesson. Its text is ``lesson 01, "What backward returns"``, for example."""
+    """A heading in a lesson, as text. For example, ``lesson 01, "What backward returns"``."""
 
     lesson: int
     heading: str
 
     def __new__(cls, lesson: int, heading: str) -> Section:
-        """Return the heading in the lesson with this number."""
+        """Create the text for a heading in the lesson with this number."""
         section = super().__new__(cls, f'lesson {lesson:02}, "{heading}"')
         section.lesson, section.heading = lesson, heading
         return section
@@ -59,23 +59,24 @@ class Section(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """The fields of all exercises.
+    """The fields that all exercises have.
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
-    from a nudge to nearly the answer. The module does not declare the ``id``, the ``hints``, the
-    ``lesson`` or the ``title``. They come from its path and its docstring (:func:`declared`).
+    from a nudge to nearly the answer. The module of the exercise does not declare the ``id``, the
+    ``hints``, the ``lesson`` and the ``title``. :func:`declared` takes them from the module's path
+    and docstring.
 
     ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
     is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own
     idea or several conditions at once, and *hard* if it needs a derivation or a design with several
     steps. ``minutes`` is the time that a learner needs after reading the lesson. It must agree with
     the model in ``tools/minutes.py``. ``section`` is the heading of the section to reread, and
-    ``section_is_on_backward`` says that this section does not help with forward. ``needs_sections``
+    ``section_is_on_backward`` says whether this section is only about backward. ``needs_sections``
     lists the other sections that the exercise needs, in its lesson or in an earlier one. An
     exercise that needs an extra section gets a star. An ``optional`` exercise is for more practice
     and is not part of the core path. ``constraints`` is one sentence, without its period, that
-    describes the requirements besides right values. ``needs`` returns a sentence that names a tool
-    that this machine lacks, or ``None`` if the machine can grade an answer.
+    describes the requirements besides correct values. ``needs`` returns a sentence that names a
+    missing tool, or ``None`` if this machine can grade an answer.
     """
 
     id: str = ""
@@ -95,7 +96,7 @@ class Exercise:
 
     @property
     def read(self) -> Section:
-        """The section to reread."""
+        """The section that the learner should reread."""
         return Section(int(self.lesson[:2]), self.section)
 
 
@@ -103,11 +104,11 @@ class Exercise:
 class Sampled(Exercise):
     """An exercise whose answer is compared with a reference on random inputs.
 
-    ``reference`` has the same arguments as the answer. ``samplers`` draw the inputs. Each one is
-    ``rng -> inputs`` for one kind of use, such as a shape or an omitted argument, and its key is
-    its name. The simplest sampler comes first. ``suspects`` are common mistakes, each of which is a
-    callable with the arguments of the reference. If an answer gives the same results as a suspect,
-    the learner sees the suspect's key, which is a sentence. ``seconds`` is the time limit for one
+    ``reference`` has the same arguments as the answer. ``samplers`` maps names to functions. Each
+    function takes ``rng`` and draws inputs of one kind, such as one shape or one omitted argument.
+    The simplest sampler comes first. ``suspects`` are common mistakes, each of which is a callable
+    with the arguments of the reference. If an answer gives the same results as a suspect, the
+    learner sees the suspect's key, which is a sentence. ``seconds`` is the time limit for one
     sample or trial, or ``None`` for the usual limit.
     """
 
@@ -117,7 +118,7 @@ class Sampled(Exercise):
     seconds: float | None = None
 
     def samples(self, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-        """Draw the inputs of each sampler, independently of the global random state."""
+        """Draw inputs from each sampler. The global random state has no effect on them."""
         seed = zlib.crc32(self.id.encode()) if seed is None else seed
         return {
             name: draw(torch.Generator().manual_seed(seed + i))
@@ -126,7 +127,7 @@ class Sampled(Exercise):
 
     @property
     def arguments(self) -> str:
-        """The arguments of the answer, such as ``x, ceiling=6.0``."""
+        """The arguments of the answer as text, such as ``x, ceiling=6.0``."""
         parameters = inspect.signature(self.reference).parameters.values()
         plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
         return ", ".join(map(str, plain))
@@ -137,16 +138,16 @@ class FunctionExercise(Sampled):
     """The learner writes a ``torch.autograd.Function``.
 
     The expected results are the values of ``reference`` and the gradients that autograd computes
-    for it. For a straight-through estimator, the expected gradients are the gradients of
+    for ``reference``. For a straight-through estimator, the expected gradients are those of
     ``surrogate``, a callable with the same arguments. ``intentional`` names rules that the exercise
     breaks on purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in
-    addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings this exercise ignores.
-    ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
-    not required and that the learner sees no warning about them. ``gradient_suspects`` names the
-    ``suspects`` whose gradients show a mistake. ``checks`` run after the gradients are right and
-    test the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
-    ``modeled_on`` names the public bug on which a repair exercise is modeled. The learner sees it
-    after passing. ``methods`` are the required methods besides forward and backward:
+    addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings this exercise ignores. If
+    ``double_backward`` is true, the second derivatives must also be correct. Otherwise the learner
+    sees no warning about second derivatives. ``gradient_suspects`` names the ``suspects`` whose
+    gradients show a mistake. If the gradients are correct, ``checks`` test the constraints of this
+    exercise. Each check is ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the
+    public bug on which a repair exercise is modeled. Learners see this name after they pass the
+    exercise. ``methods`` are the required methods besides forward and backward:
     ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in ``methods``, the
     exercise accepts answers with and without it.
     """
@@ -162,7 +163,7 @@ class FunctionExercise(Sampled):
     methods: tuple[str, ...] = ()
 
     def signature(self, *, separate: bool = False) -> str:
-        """Return the first line of the required forward, such as ``forward(ctx, x)``.
+        """Return the signature of the required forward, such as ``forward(ctx, x)``.
 
         If ``separate`` is true, the answer has a ``setup_context``, so its forward does not take
         ctx.
@@ -171,13 +172,13 @@ class FunctionExercise(Sampled):
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:
-        """Whether a finding fails the answer. Errors and the warnings of required rules do."""
+        """Whether this finding makes an answer fail. Errors and warnings of required rules do."""
         if finding.severity == "error":
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
 
     def warns_of(self, finding: Finding) -> bool:
-        """Whether a learner who passed sees a finding."""
+        """Whether a learner whose answer passed sees this finding as a warning."""
         return finding.severity == "warning" and finding.rule not in {*UNTOLD, *self.accepted}
 
 
@@ -185,9 +186,9 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    The grader compares the answer's results with the results of ``reference``, within ``rtol`` and
-    ``atol``. ``container`` is the required type for several results, if the exercise specifies it.
-    ``trials`` are experiments that run after the results are right. Each trial is
+    The grader compares the answer's results with the results of ``reference``, with the tolerances
+    ``rtol`` and ``atol``. ``container`` is the required type of several results, if the exercise
+    requires one. ``trials`` are experiments that run if the results are correct. Each trial is
     ``routine -> Verdict | None``. An exercise with only trials has no samplers.
     """
 
@@ -199,13 +200,13 @@ class RoutineExercise(Sampled):
 
 @dataclass(frozen=True, kw_only=True)
 class LocatingExercise(Exercise):
-    """The learner names the wrong line of a Function, and an experiment that shows the mistake.
+    """The learner names the wrong line of a Function, and an experiment that reveals the mistake.
 
-    In the statement, lines have numbers and experiments have letters. ``wrong_lines`` contains the
-    numbers that count as right answers, usually one. ``lines`` says why each other line is right.
-    ``experiment`` is the letter of the experiment that shows the mistake. ``experiments`` says why
-    a correct Function gives the same result in each other experiment. ``rule`` is the name of the
-    mistake in ``diagnose``.
+    The statement numbers the lines and labels the experiments with letters. ``wrong_lines``
+    contains the line numbers that are correct answers, usually one. ``lines`` explains for each
+    other line why it is not the mistake. ``experiment`` is the letter of the experiment that
+    reveals the mistake. ``experiments`` explains for each other experiment why it does not reveal
+    the mistake. ``rule`` is the ``diagnose`` rule that describes the mistake.
     """
 
     rule: str
@@ -217,11 +218,11 @@ class LocatingExercise(Exercise):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionExercise(Exercise):
-    """The learner predicts numbers, one for each question, before a run shows them.
+    """The learner predicts numbers before the code runs, and each number answers one question.
 
-    ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` explains common
-    wrong numbers. Each key is a pair: the number of the question, starting at 1, and the wrong
-    number.
+    ``outcome`` runs the code of the statement and returns the correct numbers. ``mistakes`` maps
+    pairs to explanations. A pair consists of the number of a question, starting at 1, and a common
+    wrong number.
     """
 
     outcome: Callable[[], Sequence[float]]
@@ -229,11 +230,11 @@ class PredictionExercise(Exercise):
 
 
 def declared(module: ModuleType) -> Exercise:
-    """Return the exercise of a module in ``autograd_course.exercises``.
+    """Return the exercise that a module in ``autograd_course.exercises`` declares.
 
-    The module declares it as ``EXERCISE``. Its id is the name of the file, and its lesson is the
-    name of the folder. The first line of the docstring is the title, and the numbered list below it
-    contains the hints.
+    The module assigns the exercise to ``EXERCISE``. The file name is the id of the exercise, and
+    the folder name is its lesson. The first line of the docstring is the title, and the numbered
+    list below the title contains the hints.
     """
     folder, name = module.__name__.split(".")[-2:]
     title, *hints = parts(module.__doc__ or "")
@@ -248,7 +249,7 @@ def declared(module: ModuleType) -> Exercise:
 
 
 def parts(docstring: str) -> Iterator[str]:
-    """Yield the title and the items of the numbered list, each as one line."""
+    """Yield the title and then each item of the numbered list. Each one becomes a single line."""
     words: list[str] = []
     for line in docstring.splitlines():
         if item := re.match(r"\d\. ", line):

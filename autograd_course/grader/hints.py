@@ -1,4 +1,4 @@
-"""``hint``: three staged hints for every exercise, one at a time."""
+"""``hint``: show the three hints for an exercise, one at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_course.learner.store import update
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """One hint: ``number`` of ``total`` for an exercise. Both are 0 for an unknown exercise."""
+    """One hint: number ``number`` of ``total``. Both are 0 if the exercise is unknown."""
 
     exercise: str
     title: str
@@ -27,7 +27,7 @@ class Hint:
 
     @property
     def headline(self) -> str:
-        """The first line: the exercise, the number of the hint, and the total."""
+        """The first line: the exercise, the number of this hint, and the number of all hints."""
         return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
 
     def rows(self) -> Iterator[tuple[str, str]]:
@@ -46,14 +46,14 @@ class Hint:
 def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
-    The progress file remembers how many hints you have seen. After the last hint, the function
-    returns the last hint again.
+    The progress file records how many hints you have seen. If you have seen all hints, you get the
+    last hint.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.
 
     Returns:
-        The hint, which a notebook displays. For an unknown id, it names the closest ids.
+        The hint, which a notebook displays. For an unknown id, the hint lists the closest ids.
 
     Example:
         >>> from autograd_course import hint

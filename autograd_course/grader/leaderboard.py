@@ -1,4 +1,4 @@
-"""``leaderboard``: the cost of attention on this machine, now and in earlier runs."""
+"""``leaderboard``: compare the cost of attention implementations on this machine over time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADINGS = ("", "time", "peak memory", "best time so far", "runs")
 
 @dataclass(frozen=True)
 class Row:
-    """One entrant: the current run (``None`` if it raised) and every earlier run."""
+    """The measurements of one entrant: the current run (``None`` if it raised) and earlier runs."""
 
     name: str
     now: Measurement | None
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Return the row as text."""
+        """Return the cells of this row as text."""
         if self.now is None:
             return self.name, self.why, "", "", ""
         best = min(run.milliseconds for run in self.history)
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Leaderboard:
-    """Rows sorted by peak memory. Printing shows text, and a notebook shows a table."""
+    """Rows sorted by peak memory. Printing shows text, and a notebook shows an HTML table."""
 
     title: str
     rows: tuple[Row, ...]
@@ -75,16 +75,17 @@ class Leaderboard:
 def leaderboard(
     entrants: Mapping[str, Any], *, heads: int = 2, length: int = 1024, width: int = 32
 ) -> Leaderboard:
-    """Measure the forward and backward passes of each attention, and of PyTorch's own.
+    """Measure forward and backward for each attention implementation, including PyTorch's own.
 
     The inputs are random ``q``, ``k`` and ``v`` of shape ``(1, heads, length, width)``, float32, on
-    the GPU if there is one. Time is the best of three passes. Memory is the peak size of all
-    tensors except the inputs. The progress file saves each run, so that the table also shows your
-    best time so far.
+    the GPU if there is one. The time is the best of three passes. The memory is the peak size of
+    all tensors except the inputs. The progress file saves each run, so that the table also shows
+    your best time so far.
 
     Args:
-        entrants: A Function, or a callable of ``q, k, v``, for each name. If it returns several
-            tensors, the first one counts. If it raises an error, the table shows the error instead.
+        entrants: A dictionary that maps names to Functions, or to callables of ``q, k, v``. If an
+            entrant returns several tensors, the first one counts. If it raises an error, its row
+            shows the error.
         heads: The number of heads.
         length: The number of queries, which is also the number of keys.
         width: The number of elements of each query, key and value.
@@ -127,7 +128,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Return the cost of a forward and a backward pass, or the reason why it failed."""
+    """Measure one forward and backward pass. Return its cost, or the reason why it failed."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -1,4 +1,4 @@
-"""Run a step on each sample within the time limit, until the first mistake."""
+"""Run a grading step on each sample, with a time limit, until the first mistake."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Step = Callable[[tuple[Any, ...]], Verdict | None]
 
 
 def limit_in_seconds() -> float:
-    """Return ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds: 5 by default, 0 for no limit."""
+    """Return the value of ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds. 0 means no limit."""
     try:
         return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
     except ValueError:
@@ -28,7 +28,7 @@ def limit_in_seconds() -> float:
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:
-    """Return the first verdict of a step, with a time limit for each sample."""
+    """Run a step on each sample with a time limit, and return the first verdict on a mistake."""
     for name, inputs in samples.items():
         with time_limit(limit_in_seconds() if seconds is None else seconds):
             verdict = step(inputs)
@@ -38,9 +38,9 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
 
 
 def seconds_for(exercise: Exercise) -> float:
-    """Return the time limit for one pass of an answer. 0 means no limit.
+    """Return the time limit for one pass of an answer, in seconds. 0 means no limit.
 
-    An exercise can declare a longer time, unless the user sets the limit to 0.
+    An exercise can declare a longer limit, unless the user has turned the limit off.
     """
     usual = limit_in_seconds()
     own = exercise.seconds if isinstance(exercise, Sampled) else None

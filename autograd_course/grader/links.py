@@ -1,4 +1,4 @@
-"""Web addresses of lessons and of the pages about rules."""
+"""Create the web addresses of lessons and of pages about rules."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from autograd_doctor import RULES
 from autograd_course.grader.exercise import Section
 from autograd_course.index import LESSONS
 
-# The published location of the course. A test compares it with pyproject.toml.
+# The address where the course is published. A test compares it with pyproject.toml.
 REPOSITORY, BRANCH = "autograd-course/autograd_course", "main"
 _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson with a :class:`Section`, or ``""`` for any other text."""
+    """Return the address of the lesson that contains a section, or ``""`` for any other text."""
     number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
     stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""

@@ -1,34 +1,34 @@
 """Grade one answer: from the call to ``grade`` to the report that a learner sees.
 
-An answer is code that a learner wrote. It can be unfinished or wrong, never return, print thousands
-of lines, or change global state. The grader can also fail. A learner should see one sentence about
-the first thing to change, and should never be blamed for a problem with the grader or the machine.
-So an answer goes through these steps:
+An answer is code that a learner wrote. It can be unfinished or wrong, run forever, print thousands
+of lines, or change global state. The grader itself can fail too. A learner should see one sentence
+about the first thing to change. The report should never blame the learner for a problem with the
+grader or the machine. So an answer goes through these steps:
 
 1. **Find the exercise.** The catalogue imports only the module of this exercise. A call with an
    unknown exercise or without an answer ends here, with a result instead of an exception.
-2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
-   state, the default dtype, the grad mode and the warning filters are restored afterward. The
-   answer's output is captured. Each pass has a soft time limit (:mod:`.limits`).
-3. **Ask the questions.** For each kind of exercise, a module in :mod:`.kinds` defines the questions
-   and their order. The first fault is the verdict. A witness runs the answer and reports the facts.
-   Here, the witness uses this process. In the classroom grader, it uses a sandbox, inside a
-   separate pipeline around the same orders (``classroom.judging``).
-4. **Find out who is to blame.** An answer that raises because a requirement is missing is not to
-   blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
-   its own code was running. Every other exception is the grader's fault.
-5. **Read the source.** A right answer earns no points if its source uses forbidden code
+2. **Isolate.** After the answer runs, the grader restores the random state, the default dtype, the
+   grad mode and the warning filters (:func:`.execution.isolated`). The answer's output is captured.
+   Each pass has a soft time limit (:mod:`.limits`).
+3. **Run the grading steps.** For each kind of exercise, a module in :mod:`.kinds` defines the steps
+   and their order. The first mistake becomes the verdict. A witness runs the answer and reports the
+   results. Here, the witness runs the answer in this process. The classroom grader
+   (``classroom.judging``) follows the same steps, but its witness runs the answer in a sandbox.
+4. **Find the cause of an exception.** If the answer raises because a package or tool is missing,
+   the answer is not at fault (:class:`.verdict.MissingRequirement`). When the time is up, the
+   answer is at fault only if its own code was running. Every other exception is the grader's fault.
+5. **Read the source.** A correct answer earns no points if its source uses forbidden code
    (:mod:`.reading`). The classroom grader also reads the source, with the same tables.
-6. **Offer a repair.** For a wrong answer, the grader searches for the change that makes it right.
-   The search starts when the change is first requested.
+6. **Offer a repair.** For a wrong answer, the grader can search for a change that makes it correct.
+   The search starts when the report first needs the change.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
 8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
    the learner sees more after the second wrong answer, and again after the third.
 
-From step 2 to step 6, a verdict is data. Its :class:`.verdict.Reason` is a type with the facts, and
-:func:`.verdict.describe` creates the sentence when it is needed. No step depends on the wording of
-a sentence.
+From step 2 to step 6, a verdict contains no sentences. Its :class:`.verdict.Reason` holds the
+facts, and :func:`.verdict.describe` writes the sentence when the report needs it. So no step
+depends on the wording of a sentence.
 """
 
 from __future__ import annotations
@@ -75,26 +75,26 @@ from autograd_course.learner.store import update
 
 
 class _Nothing:
-    """The default of an argument, to detect that the caller did not pass it."""
+    """The default value of ``answer``. It shows that the caller did not pass an answer."""
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     """Grade an answer to an exercise of the course, and save the result in the progress file.
 
-    Each pass of the answer's code has a soft time limit of 5 s. The environment variable
+    Each run of the answer's code has a soft time limit of 5 s. The environment variable
     ``AUTOGRAD_COURSE_TIME_LIMIT`` sets a different limit, in seconds (0 means no limit).
 
     Args:
-        exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
-            make no difference.
-        answer: The answer that the exercise asks for: a Function class, a plain function, a text
+        exercise_id: The id of the exercise, such as ``"square"``. Case, spaces and underscores do
+            not matter.
+        answer: The answer that the exercise asks for: a Function class, a plain function, a string
             such as ``"1a"``, or numbers.
 
     Returns:
         A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id
-        and a missing argument also give a result. After the second wrong answer, the result names
-        the line to change. After the third, it also explains the mistake in that line. After the
-        third hint, it shows the change that repairs the answer.
+        and a missing argument also give a result instead of an exception. After the second wrong
+        answer, the result names the line to change. After the third, it also explains the mistake
+        in that line. After the third hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -123,7 +123,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return the note about the lines of a right answer that an instructor should check."""
+    """Return a note that lists the lines of a correct answer that an instructor should check."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
@@ -134,7 +134,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
 
     Args:
         exercise: The exercise.
-        answer: The object that the learner passed.
+        answer: The object that the learner passed to ``grade``.
         seed: If given, the grader draws the inputs from this seed instead of the usual one.
     """
     printed = Printed()
@@ -169,7 +169,7 @@ def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Prin
 
 
 def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Reason:
-    """Blame the answer only if its own code was running when the time was up."""
+    """Return the verdict after a timeout. The answer is at fault only if its code was running."""
     seconds = seconds_for(exercise)
     line = place(stop, answer)
     return Stopped(seconds, line, variable=VARIABLE) if line else OutOfTime(seconds, VARIABLE)
@@ -184,7 +184,7 @@ def result_of(
 ) -> Result:
     """Convert a verdict to the result that a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # If a Function could not be judged, the sentence is more useful than a lesson to reread.
+    # If the grader could not judge a Function, the message helps more than a lesson to reread.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
     section = section_to_read(exercise, rule) if is_judged else None
     return Result(
@@ -207,7 +207,7 @@ def result_of(
 
 
 def _stage(record: Record) -> Stage:
-    """Return the stage that the report reaches after these attempts and hints."""
+    """Return the stage of the report, which depends on the wrong answers and hints so far."""
     if record.hints >= 3:
         return "repair"
     if record.attempts >= 3:
@@ -216,6 +216,6 @@ def _stage(record: Record) -> Stage:
 
 
 def _refused(sentence: str, exercise_id: Any = "") -> Result:
-    """Return the result of a call whose exercise is unknown or whose answer is missing."""
+    """Return the result of a call with an unknown exercise or without an answer."""
     title = exercise_id if isinstance(exercise_id, str) and exercise_id else "grade"
     return Result(title, title, "not attempted", sentence, 0, 0)

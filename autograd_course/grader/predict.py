@@ -1,4 +1,4 @@
-"""``predict``: the small checkpoints inside a lesson."""
+"""``predict``: compare a learner's guess with the result of a cell in a lesson."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from autograd_course.grader.comparison import agrees
 
 TRIES = 2  # the number of wrong guesses before the result is shown
 
-# The wrong guesses in this session for each checkpoint, which is a cell and its result.
+# The wrong guesses in this session. The key is a cell and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The number that a learner expects (``None`` if there is none yet), and the result.
+    """The number that a learner expects (``None`` if there is none yet), and the actual result.
 
-    ``revealed`` says whether the result is shown after a wrong number.
+    ``revealed`` says whether a wrong guess also shows the result.
     """
 
     expected: float | None
@@ -28,7 +28,7 @@ class Prediction:
 
     @property
     def right(self) -> bool:
-        """Whether the expected number agrees with the result, to three significant digits."""
+        """Whether the expected number is within 0.5 % of the result."""
         return self.expected is not None and agrees(self.expected, self.outcome)
 
     def __str__(self) -> str:
@@ -53,15 +53,16 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
     """Compare the number that you expect with the result of a run.
 
     Replace ``...`` with your number and run the cell again. If your first number is wrong, you can
-    try again. After a second wrong number, you see the result. The lesson explains it below the
-    cell.
+    try again. After a second wrong number, you see the result. The lesson explains the result below
+    the cell.
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
         outcome: The result of the run: a number or a tensor with one element.
 
     Returns:
-        A sentence. A number is right if it agrees with the outcome to three significant digits.
+        A sentence that says whether your number is right. It is right if it agrees with the outcome
+        to three significant digits.
 
     Raises:
         TypeError: ``expected`` is not a number.
@@ -83,6 +84,6 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
 
 
 def _cell() -> str:
-    """Return the identity of the cell that runs, if the notebook provides it."""
+    """Return the id of the notebook cell that is running, if the notebook provides one."""
     request = getattr(get_ipython(), "parent_header", None) or {}
     return str(request.get("metadata", {}).get("cellId", ""))

@@ -1,4 +1,4 @@
-"""``progress``: the next exercise, the passed exercises of each lesson, and topics to review."""
+"""``progress``: show the next exercise, the passed exercises per lesson, and topics to review."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 
 
 class Part(NamedTuple):
-    """A line of the report and the rows below it. ``share`` is the filled fraction of its bar.
+    """One line of the report and the rows below it. ``share`` is the filled fraction of the bar.
 
-    Plain text shows the rows of a lesson that is ``current``.
+    Plain text shows the rows only for the lesson that is ``current``.
     """
 
     title: str
@@ -43,8 +43,8 @@ class Part(NamedTuple):
 class Progress:
     """The learner's progress: the next exercise, then the passed exercises of each lesson.
 
-    Printing shows text with the exercises of the started lessons. A notebook shows HTML, where a
-    click on a lesson lists its exercises.
+    Printing shows text that lists the exercises of the lessons that the learner has started. A
+    notebook shows HTML, and a click on a lesson lists its exercises.
     """
 
     state: State
@@ -57,12 +57,12 @@ class Progress:
 
     @property
     def following(self) -> Entry | None:
-        """The first exercise not yet passed, or ``None``. Optional exercises come last."""
+        """The first exercise that has not passed, or ``None``. Optional exercises come last."""
         return following(self.state)
 
     @property
     def next_step(self) -> str:
-        """A sentence that says what to do next, or that the course is complete."""
+        """A sentence that says what to do next, or that the learner has finished the course."""
         if self.following is None:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
         exercise = self.following
@@ -112,16 +112,16 @@ class Progress:
         return "\n".join([head, "", *lines])
 
     def _cells(self, exercise: Entry) -> tuple[str, str, str, str]:
-        """Return the mark, id, title and state in columns."""
+        """Return four cells for an exercise: mark, id, title and state."""
         record = self.state[exercise.id]
         name = exercise.id.ljust(max(map(len, INDEX)))
         title = exercise.marked_title.ljust(max(len(e.marked_title) for e in INDEX.values()))
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Part:
-        """Return the mark, lesson, title and number of right answers of each knowledge check.
+        """Return four cells for each knowledge check: mark, lesson, title and right answers.
 
-        In the course bank, only questions that were drawn or answered count. Votes do not change a
+        In the course bank, only questions that the learner has seen count. Votes do not change a
         mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
@@ -154,13 +154,13 @@ class Progress:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines, with all columns but the last one padded."""
+    """Return rows as lines of text, and pad all columns except the last one."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
 
 def _html_part(part: Part) -> str:
-    """Return a line with a title and a bar. A click on it unfolds the rows."""
+    """Return HTML for a line with a title and a bar. A click shows the rows below the line."""
     rows = "".join(map(_html_row, part.rows))
     bar = ""
     if part.share is not None:
@@ -182,7 +182,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the hints, and a note if a wrong answer followed a passed one."""
+    """Return the number of attempts and hints, and a note if a later answer was wrong."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -201,7 +201,7 @@ def progress() -> Progress:
     """Show the exercises that you have passed, your points, and the sections to reread.
 
     Returns:
-        The progress from the learner's progress file. A notebook displays it.
+        The progress that the learner's progress file records. A notebook displays it as HTML.
 
     Example:
         >>> from autograd_course import progress

@@ -1,4 +1,4 @@
-"""Search for the change that makes a wrong answer right, and verify it with the exercise."""
+"""Search for a change that makes a wrong answer correct, and check the changed answer."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from autograd_course.grader.kinds.function import OF_GRADIENTS, FunctionOrder, L
 from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
-SECONDS = 1.0  # the computing time of a search
-OTHER_SEED = 20  # the seed of inputs that the search has not seen
+SECONDS = 1.0  # the time limit of a search, in seconds
+OTHER_SEED = 20  # the seed for inputs that the search has not seen
 
 
 def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
-    """Return a change that makes an answer right, or ``None`` if none is found in time.
+    """Search for a change that makes an answer correct. Return ``None`` if none is found in time.
 
     Args:
         exercise: A :class:`FunctionExercise` or a :class:`RoutineExercise`. For any other exercise,
-            the result is ``None``.
+            the function returns ``None``.
         answer: The answer.
-        verdict: The verdict on the answer, which is wrong.
+        verdict: The verdict on the wrong answer.
     """
     match exercise:
         case FunctionExercise():
@@ -65,7 +65,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
         return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
-    of_check = order(answer, samples).computed() is None  # an edit elsewhere would only hide it
+    of_check = order(answer, samples).computed() is None  # an edit elsewhere would hide the mistake
 
     def is_right(changed: Any) -> bool:
         judged = order(changed, {"": wrong})
@@ -85,9 +85,9 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
 
 
 def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | None:
-    """Return the repair. If the answer still breaks a constraint, the repair names it.
+    """Add a note to the repair if the repaired answer still breaks a constraint.
 
-    Return ``None`` if a gradient is wrong on one of the exercise's own samples.
+    Return ``None`` if the repaired answer has a wrong gradient on one of the exercise's samples.
     """
     if repair.left or repair.made is None:
         return repair

@@ -31,12 +31,13 @@ PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
-# The stages of a report. The first stage shows the rule and an example. The second stage adds facts
-# derived from them, and the line to change. The third stage explains the mistake in that line. The
-# last stage adds the change itself.
+# The stages of a report. The first stage shows the rule and an example. The second stage adds
+# conclusions from the example, and the line to change. The third stage explains the mistake in that
+# line. The last stage adds the change itself.
 Stage = Literal["rule", "cause", "kind", "repair"]
 
-# The first stage shows these texts instead of a message that would almost give away the answer.
+# For these rules, the message would almost give away the answer, so the first stage shows these
+# sentences.
 FIRST = {
     "constant-factor": "the gradient of {} is off by a constant factor.",
     "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
@@ -47,16 +48,16 @@ FIRST = {
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of one ``grade`` call.
+    """The result of one call to ``grade``.
 
     ``status`` is ``"passed"``, ``"wrong"``, ``"not attempted"`` or ``"grader failed"``. ``points``
     is the number of points that this answer has earned, out of ``possible``. ``finding`` comes from
     the doctor, if a rule describes the mistake. ``sample`` is the kind of input that shows the
-    mistake, and ``read`` names the text to reread. ``warnings`` are the doctor's warnings about an
-    answer that passed. ``printed`` is the answer's output in one forward and one backward pass.
-    ``kept`` says that an earlier answer passed. ``note`` says why the progress could not be saved,
-    or which lines of a right answer an instructor should look at. ``stage`` decides how much the
-    learner sees. Printing shows plain text, and a notebook shows HTML.
+    mistake, and ``read`` names the section to reread. ``warnings`` are the doctor's warnings about
+    an answer that passed. ``printed`` is the answer's output in one forward and one backward pass.
+    ``kept`` says whether an earlier answer passed. ``note`` says why the progress could not be
+    saved, or which lines of a correct answer an instructor should check. ``stage`` decides how much
+    the learner sees. Printing shows plain text, and a notebook shows HTML.
     """
 
     exercise: str
@@ -76,12 +77,12 @@ class Result:
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The search is a callable, which must stay in this process.
+        # The search is a callable, which cannot be sent to another process.
         return {**self.__dict__, "search": None}
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change that makes a wrong answer right, if the search finds one.
+        """The change that makes a wrong answer correct, if the search finds one.
 
         The first access starts the search, which takes at most a second.
         """
@@ -102,13 +103,14 @@ class Result:
 
     @property
     def _only_kept(self) -> bool:
-        """Whether this answer is empty, but an earlier one passed."""
+        """Whether this answer is empty although an earlier answer passed."""
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the text below the headline, as (label, text) pairs.
 
-        A notebook calls a function for a hint, and a shell runs a command.
+        To get a hint, the text tells notebook users to call a function and shell users to run a
+        command.
         """
         rule = self.finding.rule if self.finding else ""
         yield Heading(rule, to_rule(rule)) if rule else "", sentence(self._message)
@@ -132,7 +134,7 @@ class Result:
 
     @property
     def _message(self) -> str:
-        """The message. In the first stage, it does not contain derived facts."""
+        """The message. The first stage leaves out conclusions that would give away the answer."""
         said = FIRST.get(self.finding.rule) if self.finding and self.stage == "rule" else None
         if said is None or self.finding is None or "input" not in self.finding.evidence:
             return self.message
@@ -150,7 +152,7 @@ class Result:
     def repair_rows(self) -> Iterator[tuple[str, str]]:
         """Yield the line to change. Later stages add the mistake in that line, and then the change.
 
-        The first access starts the search, which takes at most a second.
+        The first access starts the search for the change, which takes at most a second.
         """
         if self.status != "wrong" or self.stage == "rule":
             return
@@ -164,7 +166,7 @@ class Result:
                     yield "there", ", and ".join(self.repair.kinds)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict immediately, and the repair when the search has found it."""
+        """Show the verdict immediately. Show the repair as soon as the search has found it."""
         # This import takes a tenth of a second, and only notebooks need it.
         from IPython import display
 
@@ -197,12 +199,12 @@ class Result:
 
 
 def _short(warning: Finding) -> str:
-    """Return the rule of a warning and the first sentence of its message."""
+    """Return the name of a warning's rule, and the first sentence of the warning's message."""
     return f"{warning.rule}: {re.split(r'(?<=[.]) ', sentence(warning.message))[0]}"
 
 
 def _linked(html: str) -> str:
-    """Return HTML in which each call to ``explain`` links to the rule's page."""
+    """Return HTML in which each call to ``explain`` links to the page about the rule."""
 
     def link(call: re.Match[str]) -> str:
         return linked(call[0], to_rule(call[1]))

@@ -1,4 +1,4 @@
-"""Find topics to review: the rules that answers broke, and questions with a wrong last answer."""
+"""Find topics to review: rules that answers broke, and questions whose last answer was wrong."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
-MOST = 5  # the maximum number of rules that are shown
+MOST = 5  # at most this many rules are shown
 STATEMENT = "the statement of the exercise"  # what to reread if forward is wrong
 
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which of the exercises not yet passed."""
+    """A rule that answers broke: how often, and in which exercises that have not passed."""
 
     rule: str
     times: int
@@ -26,19 +26,19 @@ class Missed:
 
     @property
     def read(self) -> str:
-        """The sections that the grader names for the rule, or the statements of the exercises."""
+        """The sections to reread about this rule, or else the statements of the exercises."""
         sections = [section_to_read(CATALOGUE[name], self.rule) for name in self.exercises]
         return "; ".join(dict.fromkeys(section or STATEMENT for section in sections))
 
     @property
     def told(self) -> str:
-        """The number of times that answers broke it, the exercises, and where to read more."""
+        """A summary: how often answers broke the rule, in which exercises, and what to read."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 
 
 def missed_rules(state: State) -> list[Missed]:
-    """Return the rules broken most often in exercises that are not passed, at most :data:`MOST`."""
+    """Return the rules broken most often in exercises not yet passed, at most :data:`MOST`."""
     tried = {name: state[name] for name in INDEX if state[name].status != "passed"}
     rules = dict.fromkeys(rule for record in tried.values() for rule in record.rules)
     every = []
@@ -49,7 +49,7 @@ def missed_rules(state: State) -> list[Missed]:
 
 
 def open_questions(state: State) -> dict[str, list[Question]]:
-    """Return the questions whose last answer was wrong, grouped by the number of their lesson."""
+    """Return the questions whose last answer was wrong, grouped by lesson number."""
     found: dict[str, list[Question]] = {}
     for quiz in (*map(load_quiz, QUIZZES), bank()):
         for question in quiz.choices:
@@ -60,7 +60,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 
 
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the topics to review, each with a mark, its name, the place to read, and details."""
+    """Yield the topics to review. Each one has a mark, a name, a place to read, and details."""
     for missed in missed_rules(state):
         yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():

@@ -1,4 +1,4 @@
-"""Random inputs for exercises, in float64, from a separate generator."""
+"""Draw random float64 inputs for exercises from a separate generator."""
 
 from collections.abc import Callable
 
@@ -7,23 +7,23 @@ from torch import Tensor
 
 from autograd_course.grader.exercise import Sampler
 
-CLEARANCE = 0.05  # much larger than any step of a finite difference
+CLEARANCE = 0.05  # much larger than the step of any finite difference
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return standard normal numbers of the given shape."""
+    """Return random numbers from the standard normal distribution, in the given shape."""
     return torch.randn(shape, generator=rng, dtype=torch.float64, device="cpu")
 
 
 def positive(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return numbers between 0.5 and 2."""
+    """Return random numbers between 0.5 and 2."""
     return 0.5 + 1.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device="cpu")
 
 
 def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
-    """Return numbers on both sides of the ``kinks``, at a distance of at least ``CLEARANCE``.
+    """Return random numbers on both sides of the ``kinks``, at least ``CLEARANCE`` away.
 
-    The sides alternate, so that a tensor with more elements than kinks has elements on each side.
+    The sides alternate. So a tensor with more elements than kinks has elements on both sides.
     """
     edges = (kinks[0] - 1.5, *kinks, kinks[-1] + 1.5)
     low, high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])
@@ -34,14 +34,14 @@ def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tenso
 
 
 def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return a matrix with numbers of both signs, and a zero in each row."""
+    """Return a random matrix with positive and negative numbers, and a zero in each row."""
     x = normal(rng, 2, 4)
     x[:, 1] = 0
     return (x,)
 
 
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
-    """Return samplers of ``count`` tensors with the same shape: 2-dim, 1-dim, 3-dim or 0-dim."""
+    """Return samplers that draw ``count`` tensors of one shape. Each sampler has its own shape."""
     shapes = {
         "a 3×5 matrix": (3, 5),
         "a vector": (5,),

@@ -1,4 +1,4 @@
-"""Find the section of a lesson to reread after a mistake."""
+"""Find the section of a lesson that a learner should reread after a mistake."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ASKED_FOR = Section(1, "What backward is asked for")
 _MUST_NOT_TOUCH = Section(2, "What backward must not touch")
 _MARK_DIRTY = Section(2, "Writing in place: mark_dirty")
 
-# If two lessons cover a rule, both sections are listed, the earlier lesson first. For all other
-# rules, the exercise names the section to reread.
+# If two lessons cover a rule, both sections are listed, and the earlier lesson comes first. For a
+# rule without an entry, the exercise names the section to reread.
 SECTIONS: dict[str, tuple[Section, ...]] = {
     "missing-staticmethod": (_INSTANTIATED,),
     "backward-never-called": (_INSTANTIATED,),
@@ -40,7 +40,7 @@ _OF_FORWARD = ("forward-mismatch", "forward-raises")
 
 
 def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
-    """Return the section to reread: the last one about the rule in or before the exercise's lesson.
+    """Return the last section about the rule, up to and including the lesson of the exercise.
 
     If only later lessons cover the rule, return the first of their sections. If no lesson covers
     the rule, return the section that the exercise names. If forward is wrong, do not return a

@@ -1,7 +1,7 @@
-"""The verdict on one answer: a status, its reason, and the evidence.
+"""The verdict on one answer: a status, a reason, and the evidence.
 
-A :class:`Reason` is data. The grader looks at a reason's type and never at its text. At the end,
-:func:`describe` writes the sentence. No code depends on its wording.
+A :class:`Reason` is data. The grader looks at the type of a reason and never at a sentence. At
+the end, :func:`describe` writes the sentence. So no code depends on its wording.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason for an answer's status."""
+    """The reason why an answer has its status."""
 
     status: ClassVar[Status]
 
 
 class Passed(Reason):
-    """The answer is right."""
+    """The answer is correct."""
 
     status: ClassVar[Status] = "passed"
 
 
 class NotAttempted(Reason):
-    """The answer is not written yet."""
+    """The learner has not written the answer yet."""
 
     status: ClassVar[Status] = "not attempted"
 
@@ -52,7 +52,7 @@ class Wrong(Reason):
 
 
 class GraderFailed(Reason):
-    """The grader itself failed. The answer is not the cause."""
+    """The grader itself failed. The answer did not cause the failure."""
 
     status: ClassVar[Status] = "grader failed"
 
@@ -69,7 +69,7 @@ class FunctionAgrees(Passed):
 
 @dataclass(frozen=True)
 class RoutineAgrees(Passed):
-    """A routine agrees with the reference and passes the trials. There may be no samples."""
+    """A routine agrees with the reference and passes the trials. The number of samples can be 0."""
 
     constraints: str
     samples: tuple[str, ...]
@@ -77,7 +77,7 @@ class RoutineAgrees(Passed):
 
 @dataclass(frozen=True)
 class Located(Passed):
-    """The line and the experiment are right. ``meaning`` explains the rule."""
+    """The line and the experiment are correct. ``meaning`` explains the rule."""
 
     line: str
     experiment: str
@@ -88,7 +88,7 @@ class Located(Passed):
 
 @dataclass(frozen=True)
 class Predicted(Passed):
-    """Each predicted number agrees with the result of the run."""
+    """Each predicted number agrees with the result of the code."""
 
     outcome: tuple[float, ...]
     constraints: str
@@ -109,7 +109,7 @@ class BaseClassHandedIn(NotAttempted):
 
 @dataclass(frozen=True)
 class Unwritten(NotAttempted):
-    """A part of the answer is a stub: the method with this name, or the function (:data:`WHOLE`).
+    """A part of the answer is a stub. ``part`` is the name of a method, or :data:`WHOLE`.
 
     ``signature`` is the first line to write. ``forward`` is the verdict on forward: ``"right"``, a
     mistake, or ``None`` if forward was not examined.
@@ -122,7 +122,7 @@ class Unwritten(NotAttempted):
 
 @dataclass(frozen=True)
 class NotAttemptedBecause(NotAttempted):
-    """A sentence from a trial of the exercise, or from the code that looked for the answer."""
+    """A trial of the exercise, or the code that looked for the answer, wrote this sentence."""
 
     text: str
 
@@ -136,7 +136,7 @@ class RuleBroken(Wrong):
 
 @dataclass(frozen=True)
 class ResultDiffers(Wrong):
-    """A routine's results differ from the reference. The ``mistake`` gives the same results."""
+    """A routine's results differ from the reference. ``mistake`` would give the same results."""
 
     difference: Difference
     mistake: str = ""
@@ -157,7 +157,7 @@ class WrongKind(Wrong):
 
 @dataclass(frozen=True)
 class WrongArguments(Wrong):
-    """The answer does not accept the arguments of the exercise."""
+    """The answer cannot be called with the arguments of the exercise."""
 
     part: str
     signature: str
@@ -186,7 +186,7 @@ class Stopped(Wrong):
 
 @dataclass(frozen=True)
 class NoSuchChoice(Wrong):
-    """The answer does not name a line and an experiment of the exercise."""
+    """The answer does not name a line and an experiment that the exercise contains."""
 
     typed: str
     last_line: str
@@ -195,7 +195,7 @@ class NoSuchChoice(Wrong):
 
 @dataclass(frozen=True)
 class LineIsRight(Wrong):
-    """The line is right. ``because`` is the exercise's explanation."""
+    """The line that the learner chose is correct. ``because`` explains why."""
 
     line: str
     because: str
@@ -203,7 +203,7 @@ class LineIsRight(Wrong):
 
 @dataclass(frozen=True)
 class ExperimentIsBlind(Wrong):
-    """The line is wrong, as the learner says, but the experiment does not show it."""
+    """The learner found the wrong line, but the chosen experiment does not reveal the mistake."""
 
     line: str
     experiment: str
@@ -220,7 +220,7 @@ class WrongCount(Wrong):
 
 @dataclass(frozen=True)
 class Mispredicted(Wrong):
-    """The run gives a different number. ``because`` is the exercise's explanation, if any."""
+    """The code gives a different number. ``because`` explains a common mistake, if there is one."""
 
     place: int
     typed: float
@@ -229,21 +229,21 @@ class Mispredicted(Wrong):
 
 @dataclass(frozen=True)
 class WrongBecause(Wrong):
-    """A sentence from a trial of the exercise, or from the code that ran the answer."""
+    """A trial of the exercise, or the code that ran the answer, wrote this sentence."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class ForbiddenCode(Wrong):
-    """The values are right, but the source uses forbidden code, which ``uses`` describes."""
+    """The values are correct, but the source contains forbidden code, which ``uses`` describes."""
 
     uses: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class OutOfTime(GraderFailed):
-    """Grading took too long, but not because of the answer. ``variable`` sets a different limit."""
+    """Grading took too long, but not because of the answer. ``variable`` sets another limit."""
 
     seconds: float
     variable: str = ""
@@ -258,7 +258,7 @@ class CannotExamine(GraderFailed):
 
 @dataclass(frozen=True)
 class MissingRequirement(GraderFailed):
-    """The answer raised an error, because a package or tool that it needs is not installed."""
+    """The answer raised an error because a package or tool that it needs is not installed."""
 
     missing: str
     in_sandbox: bool = False
@@ -274,14 +274,14 @@ class InternalError(GraderFailed):
 
 @dataclass(frozen=True)
 class Hindered(GraderFailed):
-    """The grader fails on this answer, but not on a right answer."""
+    """The grader failed while it graded this answer, but it does not fail on a correct answer."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class GraderFailedBecause(GraderFailed):
-    """A sentence from a trial of the exercise, or from the code that ran the answer."""
+    """A trial of the exercise, or the code that ran the answer, wrote this sentence."""
 
     text: str
 
@@ -326,7 +326,7 @@ _NOTHING = {
 
 
 def describe(reason: Reason) -> str:  # one case for each reason
-    """Return the sentence for a reason. Its first letter may be lower case."""
+    """Return the sentence that describes a reason. Its first letter can be lowercase."""
     match reason:
         case FunctionAgrees(truth, constraints, samples, model):
             modeled = f" Modeled on {model}." if model else ""
@@ -424,7 +424,7 @@ def _tried_on(samples: tuple[str, ...]) -> str:
 
 
 def _element(difference: Difference) -> str:
-    """Return the element with the largest error, such as `` At [1, 0] it is 2, should be 3.``."""
+    """Return a sentence about the largest error, such as `` At [1, 0] it is 2, should be 3.``."""
     evidence = difference.evidence
     if "index" not in evidence:
         return ""
@@ -448,9 +448,9 @@ class Verdict:
     ``sample`` is the kind of input that shows the mistake. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is the answer's output in one forward and one backward
     pass. ``remarks`` tells the instructor about code that no answer needs. ``also`` contains the
-    further rules that a wrong answer breaks if its gradients are right. Partial credit depends on
-    them. ``search`` finds the change that makes a wrong answer right, in the process that judged
-    it.
+    other rules that a wrong answer breaks if its gradients are correct. Partial credit depends on
+    these rules. ``search`` finds a change that makes a wrong answer correct. It runs in the process
+    that judged the answer.
     """
 
     reason: Reason
@@ -463,7 +463,7 @@ class Verdict:
 
     @property
     def status(self) -> Status:
-        """The status that follows from the reason."""
+        """The status, which depends on the type of the reason."""
         return self.reason.status
 
     @property
@@ -478,26 +478,26 @@ class Verdict:
 
     @property
     def raised(self) -> bool:
-        """Whether the reason is an exception from the answer's code."""
+        """Whether the answer's own code raised an exception."""
         rule = self.finding.rule if self.finding else ""
         return isinstance(self.reason, CodeRaised) or rule in _RAISES
 
 
 def wrong(text: str) -> Verdict:
-    """Return the verdict of a trial on a wrong answer."""
+    """Return the verdict that a trial gives to a wrong answer."""
     return Verdict(WrongBecause(text))
 
 
 def unfinished(text: str) -> Verdict:
-    """Return the verdict of a trial on an answer that is not written yet."""
+    """Return the verdict that a trial gives to an unwritten answer."""
     return Verdict(NotAttemptedBecause(text))
 
 
 def failed(text: str) -> Verdict:
-    """Return the verdict of a trial that itself failed."""
+    """Return the verdict if the trial itself failed."""
     return Verdict(GraderFailedBecause(text))
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Return the verdict for a finding, or ``None`` if there is no finding."""
+    """Convert a finding to a verdict. If there is no finding, return ``None``."""
     return None if finding is None else Verdict(RuleBroken(finding))

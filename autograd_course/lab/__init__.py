@@ -1,1 +1,1 @@
-"""The course's own launcher for JupyterLab."""
+"""Start JupyterLab with the settings that the course needs."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from autograd_course.errors import CourseError
 
 FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
-# The page with the lessons and the learner's progress, which the launcher has written.
+# The launcher writes this page, which lists the lessons and shows the learner's progress.
 OVERVIEW = Path("your_course.md")
 REPOSITORY = Path(__file__).parents[2]
 # The package does not contain the notebooks and exercises. This command gets them.
@@ -13,11 +13,11 @@ GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
 class LabError(CourseError):
-    """JupyterLab cannot start. The message is one sentence for the learner."""
+    """Raised if JupyterLab cannot start. The message is one sentence for the learner."""
 
 
 def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
-    """Return the first course folder among ``start`` and its parents, or else ``repository``.
+    """Return the first course folder among ``start`` and its parents. Default: ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
     editable install. Raises :class:`LabError` if it finds no course folder.
@@ -33,9 +33,10 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
 
 
 def notebook_in(folder: Path, notebook: Path) -> Path:
-    """Return ``notebook``, a path relative to the cwd or to ``folder``, relative to ``folder``.
+    """Return the path of ``notebook`` relative to the course folder ``folder``.
 
-    Raises :class:`LabError` if the file does not exist, or is outside the course folder.
+    ``notebook`` can be relative to the current directory or to ``folder``. Raises :class:`LabError`
+    if the file does not exist or is outside the course folder.
     """
     found = next((path for path in (notebook, folder / notebook) if path.is_file()), None)
     if found is None:

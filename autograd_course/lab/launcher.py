@@ -1,11 +1,11 @@
-"""Start JupyterLab for the course, only on the loopback interface and without network access.
+"""Start JupyterLab for the course. It listens only on the loopback interface.
 
-JupyterLab runs in the process that calls :func:`serve`. So Ctrl-C and SIGTERM reach it, and its
-token does not appear in the process list.
+JupyterLab runs in the process that calls :func:`serve`. So JupyterLab receives Ctrl-C and SIGTERM,
+and its token does not appear in the process list.
 
-Jupytext's server extension and menus stay off. They would rewrite the ``.py`` file next to a
-notebook every time it is saved, and a learner's answers would end up in the course's sources.
-Authors edit the ``.py`` file and build the notebook.
+The launcher turns off Jupytext's server extension and menus. They would rewrite the ``.py`` file
+next to a notebook every time it is saved, and a learner's answers would end up in the course's
+sources. Authors edit the ``.py`` file and build the notebook.
 """
 
 import json
@@ -50,9 +50,10 @@ def serve(
     """Serve ``folder`` on ``127.0.0.1`` until Ctrl-C or SIGTERM, and open ``notebook``.
 
     ``notebook`` is relative to ``folder``. ``overview`` returns a page in Markdown, which the first
-    window shows next to the notebook. If ``port`` is taken, the next free port is used, and 0 means
-    any free port at all. ``say`` receives each line for the user, including the URL with its token
-    as soon as the server answers. All kernels are shut down before the function returns.
+    window shows next to the notebook. If ``port`` is in use, the server takes the next free port.
+    With port 0, it takes any free port. ``say`` is called with each line that the user should see.
+    One line is the URL with its token, which is passed as soon as the server answers requests. All
+    kernels are shut down before the function returns.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
@@ -77,7 +78,7 @@ def serve(
 def lab_config(
     folder: Path, opened_at: str, *, token: str, port: int, open_browser: bool
 ) -> Config:
-    """Return the settings of JupyterLab. They override the user's own configuration files."""
+    """Return JupyterLab's settings, which override the user's own configuration files."""
     return Config(
         ServerApp={
             "ip": "127.0.0.1",
@@ -98,7 +99,7 @@ def lab_config(
         # Without encryption, ipykernel prints a warning in the terminal.
         MappingKernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"},
         LabApp={
-            "extension_manager": "readonly",  # the default one asks PyPI
+            "extension_manager": "readonly",  # the default extension manager asks PyPI
             # Keep other projects' tabs out of the course's window.
             "workspaces_dir": str(platformdirs.user_state_path("autograd-course") / "workspaces"),
         },
@@ -107,7 +108,7 @@ def lab_config(
 
 
 def write_overview(folder: Path, overview: Callable[[], str]) -> None:
-    """Write the page into the course folder, if it has changed and the folder is not read-only."""
+    """Write the page into the course folder if it has changed and the folder is writable."""
     path, text = folder / OVERVIEW, overview()
     with suppress(OSError):
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -115,9 +116,9 @@ def write_overview(folder: Path, overview: Callable[[], str]) -> None:
 
 
 def arrange_first_window(notebook: Path, workspaces: Path) -> None:
-    """Show the page to the left of ``notebook``, unless JupyterLab remembers an earlier window.
+    """Show the page to the left of ``notebook``, unless JupyterLab restores an earlier layout.
 
-    In the sidebar, the page stays in view when a click on a link in it opens another notebook.
+    In the sidebar, the page stays visible when the learner clicks a link that opens a notebook.
     """
     manager = WorkspacesManager(str(workspaces))
     if manager.load("default")["data"]:
@@ -152,7 +153,7 @@ def _without_distractions(_handler: object, page_config: dict[str, Any]) -> dict
 
 
 def _stop_at_once(server: Any) -> None:
-    """Replace Jupyter's signal handlers, which ask for confirmation or leave kernels behind."""
+    """Replace Jupyter's signal handlers, which ask for confirmation or leave kernels running."""
 
     def stop(_signal: int, _frame: object) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a second Ctrl-C stops at once

@@ -1,1 +1,1 @@
-"""The learner's progress: the file, and its contents."""
+"""The learner's progress and the file that stores it."""

@@ -1,4 +1,4 @@
-"""The page that ``make lab`` shows next to the first lesson: all lessons, and your progress."""
+"""Write the page that ``make lab`` shows next to the first lesson."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograd_course.quizzes import load as load_quiz
 
 
 def following(state: State) -> Entry | None:
-    """Return the first exercise not yet passed, or ``None``. Optional exercises come last."""
+    """Return the first exercise that the learner has not passed. Optional exercises come last."""
     left = [exercise for exercise in INDEX.values() if not is_passed(state, exercise)]
     return next((e for e in left if not e.optional), left[0] if left else None)
 
@@ -21,7 +21,7 @@ def is_passed(state: State, exercise: Entry) -> bool:
 
 
 def overview(state: State) -> str:
-    """Return the page in Markdown. Its links are relative to the course folder."""
+    """Return the page as Markdown. The links are relative to the course folder."""
     passed = sum(is_passed(state, exercise) for exercise in INDEX.values())
     lines = [
         "# Your course",

@@ -10,8 +10,8 @@ from autograd_course.errors import CourseError
 
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
-_RUNS = 50  # the maximum number of stored runs of one measurement; older ones are removed
-# The lessons that asked these questions before the lessons got their current numbers.
+_RUNS = 50  # each measurement keeps at most this many runs; older runs are removed
+# The lesson numbers under which older versions saved the answers to these questions.
 _EARLIER: Mapping[str, tuple[str, ...]] = {
     "04": ("08",),
     "05": ("04",),
@@ -30,7 +30,7 @@ _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
 class UnreadableStateError(CourseError, ValueError):
-    """The data is from a different version. The message continues "The progress file …"."""
+    """Raised if a different version wrote the data. The message continues "The progress file …"."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Record:
 class Answered:
     """One question of a knowledge check: the letters chosen last, or the text of an essay.
 
-    ``right`` says whether any answer was right, or whether an essay was written. ``latest`` says
-    the same about the last answer. ``attempts`` counts the answers.
+    ``right`` says whether any answer so far was right, or whether the learner wrote an essay.
+    ``latest`` says the same about the last answer. ``attempts`` counts the answers.
     """
 
     chosen: str = ""
@@ -65,7 +65,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The cost of one run."""
+    """The cost of one measured run."""
 
     milliseconds: float
     peak_bytes: int
@@ -73,10 +73,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class State:
-    """All attempted exercises by id, and all answered questions by lesson and id: ``01/vjp``.
+    """All attempted exercises, by id, and all answered questions, by lesson and id (``01/vjp``).
 
-    ``measurements`` holds the measured runs by name, with the latest run last. ``unknown`` is the
-    part of the file that only a newer version understands. It never changes.
+    ``measurements`` maps names to measured runs, with the latest run last. ``unknown`` contains the
+    entries of the file that only a newer version of the course understands. They never change.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -88,10 +88,10 @@ class State:
         return self.exercises.get(exercise_id, Record())
 
     def graded(self, exercise_id: str, status: str, rule: str) -> State:
-        """Return the state after one more grading. An exercise that has passed stays passed.
+        """Return the state with one more graded answer. An exercise that has passed stays passed.
 
-        A grading without an answer does not replace the latest verdict, because running an
-        untouched notebook again gives no new information.
+        If no answer was written, the latest verdict does not change, because rerunning an unedited
+        notebook gives no new information.
         """
         old = self[exercise_id]
         judged = status != "not attempted"
@@ -108,30 +108,30 @@ class State:
         )
 
     def hinted(self, exercise_id: str, most: int) -> State:
-        """Return the state after one more hint, where ``most`` is the number of hints."""
+        """Return the state with one more hint shown. ``most`` is the number of hints."""
         old = self[exercise_id]
         return self._with(exercise_id, replace(old, hints=min(old.hints + 1, most)))
 
     def without(self, exercise_id: str) -> State:
-        """Return the state without an exercise."""
+        """Return the state without the record of an exercise."""
         rest = {k: v for k, v in self.exercises.items() if k != exercise_id}
         return replace(self, exercises=rest)
 
     def question(self, lesson: str, question_id: str) -> Answered:
-        """Return the saved answer to a question, even if the number of its lesson has changed."""
+        """Return the saved answer to a question, even if its lesson had a different number then."""
         keys = (f"{number}/{question_id}" for number in (lesson, *_EARLIER.get(lesson, ())))
         return next((self.questions[key] for key in keys if key in self.questions), Answered())
 
     def answered(
         self, lesson: str, question_id: str, *, right: bool, chosen: str = "", text: str = ""
     ) -> State:
-        """Return the state after one more answer. A question that was right stays right."""
+        """Return the state with one more answer. A question that was answered right stays right."""
         old = self.question(lesson, question_id)
         new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
         return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})
 
     def measured(self, name: str, run: Measurement) -> State:
-        """Return the state after one more measured run. Only the latest runs are kept."""
+        """Return the state with one more measured run. Only the latest runs are kept."""
         runs = (*self.measurements.get(name, ()), run)[-_RUNS:]
         return replace(self, measurements={**self.measurements, name: runs})
 
@@ -139,7 +139,7 @@ class State:
         return replace(self, exercises={**self.exercises, exercise_id: record})
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON-compatible data that includes its schema version."""
+        """Return the state as JSON-compatible data that includes the schema version."""
         exercises = {k: asdict(v) for k, v in self.exercises.items()}
         questions = {k: asdict(v) for k, v in self.questions.items()}
         measured = {k: [asdict(run) for run in v] for k, v in self.measurements.items()}
@@ -149,7 +149,10 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> State:
-        """Read the result of :meth:`to_json`. Raises :class:`UnreadableStateError` otherwise."""
+        """Create a state from the result of :meth:`to_json`.
+
+        Raises :class:`UnreadableStateError` for any other data.
+        """
         if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
             raise UnreadableStateError("is damaged")
         if data["schema"] > SCHEMA:

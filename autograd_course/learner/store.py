@@ -1,4 +1,4 @@
-"""The learner's progress file. It is read before every write and replaced atomically."""
+"""The learner's progress file, which is read before every write and replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ LOCK_SECONDS = 2.0
 
 Change = Callable[[State], State]
 
-_pending: dict[Path, list[Change]] = {}  # changes that this process could not write yet
+_pending: dict[Path, list[Change]] = {}  # changes that this process has not been able to write yet
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The state after reading or writing, and a note if there was a problem."""
+    """The state after a read or a write, and a note if there was a problem."""
 
     state: State
     note: str = ""
 
 
 def progress_path() -> Path:
-    """Return the path: ``AUTOGRAD_COURSE_PROGRESS``, or else a file in the user's data folder."""
+    """Return the path: ``AUTOGRAD_COURSE_PROGRESS``, or a file in the user's data folder."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen) if chosen else user_data_path("autograd-course") / "progress.json"
 
 
 def load() -> Kept:
-    """Read the progress. A file that cannot be read counts as empty and is not changed."""
+    """Read the progress file. If it cannot be read, return an empty state and do not change it."""
     path = progress_path()
     try:
         kept = Kept(_read(path))
@@ -51,10 +51,10 @@ def load() -> Kept:
 
 
 def update(change: Change) -> Kept:
-    """Change the progress under a lock, so that two kernels never lose each other's results.
+    """Change the progress file under a lock, so that two kernels never lose each other's results.
 
-    It never raises and never waits for long. If the file cannot be written, this process remembers
-    the change and writes it together with the next change. The note then says so.
+    This function never raises and never waits for long. If the file cannot be written, this process
+    remembers the change and writes it together with the next change. The note then says so.
     """
     path = progress_path()
     _pending.setdefault(path, []).append(change)
@@ -103,7 +103,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, state: State) -> None:
-    """Write a second file, flush it to the disk, and then replace the progress file with it."""
+    """Write a temporary file, flush it to disk, and replace the progress file with it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

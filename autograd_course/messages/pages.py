@@ -15,17 +15,17 @@ from autograd_doctor import RULES
 
 from autograd_course.errors import CourseError
 
-GAP = "…"  # in a pattern: text that varies
+GAP = "…"  # in a pattern, this stands for text that varies
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
 class MessageError(CourseError, ValueError):
-    """The header of a page is incomplete or wrong. The message says how to correct it."""
+    """Raised if the header of a page is incomplete or wrong. The message says how to correct it."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One error message of PyTorch and the page about it.
+    """One error message from PyTorch and the page about it.
 
     ``kind`` is the name of the exception or warning. It is ``silent`` if PyTorch reports nothing,
     and the ``patterns`` then describe symptoms. Each pattern is one wording of the message, in
@@ -62,7 +62,7 @@ class Message:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a text in lower case, without numbers and short words."""
+    """Return the words of a string in lowercase, without numbers and short words."""
     return frozenset(word.lower() for word in _WORD.findall(text))
 
 
@@ -117,7 +117,7 @@ _MARK = "+++\n"
 
 
 def read(name: str, text: str) -> Message:
-    """Read a page.
+    """Read the page about a message.
 
     Args:
         name: The file name of the page, without its suffix.
@@ -154,14 +154,14 @@ MESSAGES = _read_all()
 
 
 def page(name: str) -> str:
-    """Return the page of a message as Markdown: its name, summary, wordings and explanation."""
+    """Return the page about a message as Markdown: its name, summary, wordings and explanation."""
     message = MESSAGES[name]
     wording = "\n".join(message.patterns)
     return f"# {name}\n\n{summary(message)}\n\n```\n{wording}\n```\n\n{message.text.strip()}\n"
 
 
 def summary(message: Message) -> str:
-    """Return the kind of the message, the lesson that covers it, and its rule."""
+    """Summarize a message: its kind, the lesson that covers it, and its rule."""
     kind = "*No message.*" if message.silent else f"*{message.kind}*."
     said = f"{kind} Lesson `{message.lesson}` covers it."
     if not message.rule:
@@ -170,7 +170,7 @@ def summary(message: Message) -> str:
 
 
 def contents() -> str:
-    """Return a table of messages for each family."""
+    """Return tables of all messages, one table for each family."""
     return "\n\n".join(_table(family) for family in FAMILIES)
 
 
@@ -186,8 +186,8 @@ def _table(family: str) -> str:
     return "\n".join([title, "", head, *rows])
 
 
-_ALIKE = 0.6  # a text with a different wording must contain this share of a pattern's words
-_SPECIFIC = 25  # characters: a shorter pattern is too general to report next to a longer match
+_ALIKE = 0.6  # an inexact match must contain at least this share of a pattern's words
+_SPECIFIC = 25  # in characters; a shorter pattern is too general to report next to a longer match
 _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 
 
@@ -196,8 +196,8 @@ class Match:
     """The message found in a text.
 
     ``exact`` is true if the text contains a wording of the message, and false if it only shares
-    words with it. ``others`` contains further messages in the text, such as a warning before the
-    error.
+    words with the message. ``others`` contains other messages in the text, such as a warning before
+    the error.
     """
 
     message: Message
@@ -212,9 +212,9 @@ def find(text: str) -> Match | None:
         text: An error message or a whole traceback.
 
     Returns:
-        The message with the longest wording in the text, because a short wording may be part of a
-        longer message. If the text contains no known wording, it is the message that shares the
-        most words with the text. The result is ``None`` if no message is similar enough.
+        The message whose wording in the text is longest, because a short wording can be part of a
+        longer message. If the text contains no known wording, the message that shares the most
+        words with the text. ``None`` if no message is similar enough.
     """
     said = " ".join(_FRAMES.sub("", text).split())
     sizes = {message: message.matched(said) for message in MESSAGES.values()}

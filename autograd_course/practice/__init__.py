@@ -1,1 +1,1 @@
-"""Commands for exercise files in an editor: ``grade``, ``watch`` and ``reset``."""
+"""The commands ``grade``, ``watch`` and ``reset``, for exercises in an editor."""

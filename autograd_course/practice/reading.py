@@ -1,4 +1,4 @@
-"""Read the answers in an exercise file as code, without running them."""
+"""Read the answers in an exercise file as source code, without running them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from autograd_course.practice.targets import Target, TargetError
 
 @dataclass(frozen=True)
 class Task:
-    """An answer and its position: ``above`` is the number of lines in ``file`` before it.
+    """An answer in a file. ``above`` is the number of lines in ``file`` before the answer.
 
-    ``file`` is the script. For a notebook, it is an artificial name, because each cell starts at
-    line 1.
+    For a script, ``file`` is its path. For a notebook, ``file`` is an artificial name, because the
+    lines of each cell are numbered from 1.
     """
 
     answer: Answer
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """The answers in a file, in the order of the course, and a sentence about each invalid cell."""
+    """The answers in a file, in the order of the course, and one sentence for each invalid cell."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -40,7 +40,7 @@ class Reading:
 
 
 def reading(path: Path, data: bytes, wanted: Target) -> Reading:
-    """Read the requested answers. Raises UnreadableError and TargetError."""
+    """Read the requested answers from a file. Raises UnreadableError and TargetError."""
     _refuse_half(path, data)
     notebook = read(data)
     lesson = wanted.lesson or lesson_of(notebook, path.name)
@@ -58,7 +58,7 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
 
 
 def _refuse_half(path: Path, data: bytes) -> None:
-    """Raise an error for a notebook with invalid JSON, because an editor may be writing it."""
+    """Raise an error if a notebook is invalid JSON, because an editor may be writing the file."""
     if path.suffix != ".ipynb":
         return
     try:
@@ -76,7 +76,7 @@ def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
 
 
 def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
-    """Return how many lines of a script precede a cell, from which course calls were removed."""
+    """Return the number of lines in a script above a cell whose course calls were removed."""
     for i in range(len(lines) - len(body) + 1):
         if all(map(_same, body, lines[i:])):
             return i

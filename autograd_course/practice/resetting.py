@@ -1,8 +1,8 @@
-"""Restore the original exercise files, and keep the learner's version under a new name.
+"""Restore the original exercise files, and keep the learner's versions under new names.
 
-A shipped notebook is built from its solution, without saved outputs. In a cloned copy of the
-course, Git contains the notebook with outputs, which is restored exactly if the notebook is the
-same.
+An original notebook is built from its solution, without saved outputs. In a cloned copy of the
+course, Git also contains the notebook with outputs. If the two notebooks differ only in outputs,
+the version from Git is restored.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ _SOLUTIONS = "solutions"
 
 
 class NotShippedError(CourseError, RuntimeError):
-    """The notebook cannot be built here. The message is one sentence that says what to do."""
+    """Raised if the notebook cannot be built here. The message says in one sentence what to do."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """The bytes of both files of an exercise notebook."""
+    """The original contents of both files of an exercise notebook, as bytes."""
 
     script: bytes
     notebook: bytes
 
 
 def shipped(root: Path, lesson: str) -> Shipped:
-    """Return both files as shipped. Raises :class:`NotShippedError`."""
+    """Return the original contents of both files. Raises :class:`NotShippedError`."""
     _require(root, lesson)
     import nbformat
 
@@ -107,7 +107,7 @@ def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
 
 
 def _committed(root: Path, place: str) -> bytes:
-    """Return a file from Git, or empty bytes if Git or the file is missing."""
+    """Return the contents of a file from Git, or empty bytes if Git or the file is missing."""
     if shutil.which("git") is None:
         return b""
     command = ["git", "-C", str(root), "show", f"HEAD:./{place}"]
@@ -115,20 +115,20 @@ def _committed(root: Path, place: str) -> bytes:
     return shown.stdout if shown.returncode == 0 else b""
 
 
-KEPT = ".before-reset-"  # part of the names of the files that a reset keeps
+KEPT = ".before-reset-"  # part of the file names under which a reset keeps the learner's versions
 _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 
 @dataclass(frozen=True)
 class Change:
-    """A restored file, and the name of the copy of the old file, if there was one."""
+    """A restored file, and the name of the copy of the learner's version, if there was one."""
 
     path: Path
     kept: Path | None
 
 
 def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> Iterator[Change]:
-    """Copy each file that differs from the shipped file, and then restore the shipped file.
+    """Restore each file that differs from the original, and keep a copy of the learner's version.
 
     With ``only``, replace only the answer cells of these exercises. The function computes all new
     contents before it writes the first file. Raises NotShippedError and OSError.
@@ -143,7 +143,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
 
 
 def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
-    """Return the new content of a file. If a notebook was only run, this is its shipped version."""
+    """Return the new content of a file. A notebook that was only run does not change."""
     is_script = path.suffix == ".py"
     whole = new.script if is_script else new.notebook
     if not path.exists():
@@ -169,7 +169,7 @@ def _in_script(text: str, whole: str, only: tuple[str, ...]) -> str:
 
 
 def _span(text: str, exercise: str) -> tuple[int, int]:
-    """Return the start and the end of an exercise's answer cell in a script."""
+    """Return the start and the end of the answer cell for an exercise in a script."""
     marks = [*_CELL.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
@@ -210,7 +210,7 @@ def _cell(notebook: Any, grade_id: str) -> Any:
 
 
 def _kept(path: Path, content: bytes) -> Path:
-    """Write a copy under an unused name, and make sure that it is on the disk before continuing."""
+    """Write a copy under an unused name, and flush it to disk before returning."""
     for number in range(1, 10_000):
         name = f"{path.stem}{KEPT}{date.today()}-{number}{path.suffix}"
         try:

@@ -1,8 +1,8 @@
 """Grade one answer in a separate process, which can be stopped at any time.
 
-On Linux, the process is forked, so PyTorch is already imported. Elsewhere it is a new Python
-process, because system libraries of macOS do not survive ``fork``. The result is returned as plain
-data.
+On Linux, the process is forked, so PyTorch is already imported. On other systems, it is a new
+Python process, because some macOS libraries fail after ``fork``. The process returns the result as
+plain data.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[tuple[str, str], ...]
-_LONGEST = 2_000  # the maximum number of characters kept from the end of the printed output
+_LONGEST = 2_000  # the last part of the printed output, up to this many characters, is kept
 
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of an exercise in the form that a notebook shows, and the output of the cell."""
+    """The result for an exercise, as a notebook would show it, and the output of the cell."""
 
     exercise: str
     status: Status
@@ -64,7 +64,7 @@ class Graded:
 
     @property
     def passed(self) -> bool:
-        """Whether the answer is right."""
+        """Whether the answer passed."""
         return self.status == "passed"
 
     @property
@@ -73,18 +73,18 @@ class Graded:
         return as_text(self.headline, self.rows)
 
     def rich(self, width: int) -> Text:
-        """Return the same text in color, for a terminal of this width."""
+        """Return the same text in color, for a terminal with this width."""
         return as_rich(self.headline, self.rows, kind=self.status, width=width)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the result as JSON-compatible data."""
         _, message = self.rows[0]
         names = ("exercise", "status", "points", "possible", "rule")
         return {name: getattr(self, name) for name in names} | {"message": message}
 
 
 def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> Graded:
-    """Return a result as data, with a note about the answer in its file."""
+    """Convert a result to plain data. A note says where the answer is in its file."""
     noted = tuple(("note", note) for note in notes)
     return Graded(
         exercise=result.exercise,
@@ -99,7 +99,7 @@ def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> G
 
 
 def without_next(graded: Graded) -> Graded:
-    """Return the result without the row about hints, because the terminal has a key for hints."""
+    """Remove the row about hints from the result, because the terminal has a key for hints."""
     return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
 
 
@@ -108,11 +108,11 @@ _NEEDED = "<what the answer needs>"
 
 
 class _CellError(Exception):
-    """The cell does not run to the end. The message is one sentence."""
+    """Raised if a cell does not run to its end. The message is one sentence."""
 
 
 def graded(task: Task) -> Graded:
-    """Run an answer and grade it. The result is saved, just as ``grade`` does in a notebook.
+    """Run an answer and grade it. Like ``grade`` in a notebook, this function saves the result.
 
     An answer that does not run does not count as an attempt, because it never reaches ``grade``.
     """
@@ -141,7 +141,7 @@ def _result(exercise: Exercise, task: Task) -> Result:
 
 
 def ended(task: Task, how: str) -> Graded:
-    """Return the result to use if the process ended without one."""
+    """Return the result to use if the process ended without returning a result."""
     verdict = Verdict(WrongBecause(how))
     return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict), task.answer.problems)
 
@@ -153,7 +153,7 @@ def broken(task: Task, error: Exception) -> Graded:
 
 
 def _run(task: Task) -> dict[str, Any]:
-    """Run an answer with everything that it needs, and return the names that it defines."""
+    """Run an answer with all cells that it needs, and return the names that they define."""
     module = sys.modules[_MODULE] = ModuleType(_MODULE)
     if task.is_script:
         module.__file__ = task.file
@@ -198,12 +198,12 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # then only the child holds this end, so waiting ends with the child
+        sending.close()  # now only the child holds this end, so waiting stops when the child ends
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 
     def wait(self, seconds: float | None = None) -> Graded | None:
-        """Return the result, or ``None`` if there is still none after this number of seconds."""
+        """Return the result, or ``None`` if there is none after this number of seconds."""
         left = self._left(seconds)
         if self.connection.poll(left):
             return self._received()
@@ -255,7 +255,7 @@ def _kill(process: Any) -> None:
 
 
 def _serve(task: Task, sending: Connection) -> None:
-    """Grade, and send the result. The terminal and its keys still belong to the parent."""
+    """Grade the answer and send the result. The terminal still belongs to the parent process."""
     if hasattr(os, "setsid"):
         os.setsid()
     _without_terminal()

@@ -1,4 +1,4 @@
-"""The target of a command: an exercise file, a lesson number or an exercise."""
+"""The target that the user names for a command: an exercise file, a lesson or an exercise."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SUFFIXES = (".py", ".ipynb")
 
 
 class TargetError(CourseError, LookupError):
-    """The target does not exist. The message is one sentence for the learner."""
+    """Raised if the target does not exist. The message is one sentence for the learner."""
 
 
 @dataclass(frozen=True)
 class Target:
     """One exercise notebook: its possible files, and the selected exercises.
 
-    ``lesson`` is empty if the file name does not contain it. ``only`` is empty if all exercises of
-    the notebook are selected.
+    ``lesson`` is empty if the file name does not contain a lesson number. ``only`` is empty if all
+    exercises of the notebook are selected.
     """
 
     files: tuple[Path, ...]
@@ -33,7 +33,7 @@ class Target:
 
     @property
     def latest(self) -> Path | None:
-        """The file that was saved last: the notebook or the script."""
+        """The file that was saved most recently: the notebook or the script."""
         saved = {path: when for path in self.files if (when := _saved(path))}
         return max(saved, key=saved.__getitem__, default=None)
 
@@ -41,7 +41,7 @@ class Target:
 def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
     """Return the target for ``03``, ``exercises/03_gradient_patterns.py`` or ``gelu``, for example.
 
-    ``exercises`` contains further ids. Raises :class:`TargetError`.
+    ``exercises`` contains the ids of other selected exercises. Raises :class:`TargetError`.
     """
     here = here or Path.cwd()
     only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())
@@ -58,12 +58,12 @@ def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -
 
 
 def _lesson(word: str) -> str:
-    """Return the lesson named ``03``, ``3`` or ``03_gradient_patterns``, if there is one."""
+    """Return the lesson that is named ``03``, ``3`` or ``03_gradient_patterns``, if it exists."""
     return next((lesson for lesson in LESSONS if word.zfill(2) in (lesson, lesson[:2])), "")
 
 
 def _known(word: str, among: str = "") -> str:
-    """Return the exact id of an exercise whose id the user typed in any form."""
+    """Return the exact id of an exercise. The user can type the id in any case."""
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
@@ -116,5 +116,5 @@ def _agree(found: Target) -> None:
 def _saved(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
-    except OSError:  # deleted, or about to be replaced
+    except OSError:  # the file was deleted, or an editor is replacing it
         return 0

@@ -1,6 +1,6 @@
-"""The terminal of ``watch``, which reads single keys and redraws the screen.
+"""The terminal output and keyboard input of ``watch``.
 
-Without a terminal, there are no keys, and each result is one line.
+If the output is not a terminal, ``watch`` reads no keys and prints each result on one line.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}
 
 
 class Keys(Protocol):
-    """The keyboard of ``watch``: whether it exists, its event source, and the pressed keys."""
+    """The keyboard of ``watch``: whether it exists, the file to wait on, and the pressed keys."""
 
     waits_on: tuple[int, ...]
     are_read: bool
 
     def pressed(self) -> str:
-        """Return the keys that were pressed since the last call, in lower case, without waiting."""
+        """Return the keys that were pressed since the last call, in lowercase, without waiting."""
 
 
 class NoKeys:
-    """A keyboard that the command does not read."""
+    """A keyboard without keys, for input that ``watch`` does not read."""
 
     waits_on: tuple[int, ...] = ()
     are_read = False
 
     def pressed(self) -> str:
-        """Return nothing."""
+        """Return no keys."""
         return ""
 
 
@@ -54,7 +54,7 @@ class _Terminal:
         self.waits_on: tuple[int, ...] = (sys.stdin.fileno(),)
 
     def pressed(self) -> str:
-        """Return the pressed keys. The end of the input counts as ``q``, so that ``watch`` ends."""
+        """Return the pressed keys. The end of the input counts as ``q``, which ends ``watch``."""
         import select
 
         if not select.select(self.waits_on, (), (), 0)[0]:
@@ -67,13 +67,13 @@ class _Terminal:
 
 
 class _Console:  # pragma: no cover - Windows alone
-    """The keyboard of a Windows console."""
+    """The keyboard of a console on Windows."""
 
     waits_on: tuple[int, ...] = ()
     are_read = True
 
     def pressed(self) -> str:
-        """Return the keys that are waiting in the console."""
+        """Return the keys that the console has buffered."""
         import msvcrt
 
         typed = ""
@@ -84,7 +84,7 @@ class _Console:  # pragma: no cover - Windows alone
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """Read single keys inside a ``with`` block, and then restore the terminal."""
+    """In a ``with`` block, read single keys. Afterward, restore the terminal."""
     if not sys.stdin.isatty():
         yield NoKeys()
     elif sys.platform == "win32":  # pragma: no cover
@@ -107,13 +107,13 @@ _KEYS = "n next   p previous   h hint   l list   q quit"
 
 
 class Lines:
-    """One line for each change, without control sequences."""
+    """A display that prints one line for each change, without control sequences."""
 
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
 
     def show(self, view: View) -> None:
-        """Print the news: a problem with the file, and new results."""
+        """Print what has changed: a problem with the file, and new results."""
         self._say("", view.notice)
         for exercise in view.tasks:
             result = view.result(exercise)
@@ -128,14 +128,14 @@ class Lines:
 
 
 class Screen:
-    """The whole terminal: the file, the verdict, a hint or the list, and the keys."""
+    """A display that fills the terminal: the file, the verdict, a hint or list, and the keys."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._drawn: tuple[View, os.terminal_size] | None = None
 
     def show(self, view: View) -> None:
-        """Draw a view, unless it is already drawn."""
+        """Draw a view, unless this view is already on the screen."""
         drawn = view, os.get_terminal_size()
         if drawn != self._drawn:
             self._drawn = drawn
@@ -144,7 +144,7 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """Use the whole terminal inside a ``with`` block, then restore its contents."""
+    """In a ``with`` block, use the whole terminal. Afterward, restore its contents."""
     # A periodic refresh would need a thread, but the process forks.
     with Live(console=Console(), screen=True, auto_refresh=False, transient=True) as live:
         yield Screen(live)
@@ -192,7 +192,7 @@ def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
 
 
 def _list(view: View) -> Table:
-    """Return all exercises and their states, from the grading of this file or from the progress."""
+    """Return all exercises with their states, from this session or from the saved progress."""
     kept = load().state
     table = Table.grid(padding=(0, 2))
     for exercise in view.tasks:

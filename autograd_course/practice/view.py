@@ -1,4 +1,4 @@
-"""The state of ``watch`` as data. Each event creates a new state."""
+"""The state of ``watch`` as immutable data. Each event creates a new state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from autograd_course.practice.running import Graded
 
 @dataclass(frozen=True)
 class View:
-    """The answers in the file, their results (each with the hash of its answer), and the display.
+    """The answers in the file, the result of each answer, and what the screen shows.
 
-    ``pinned`` is the exercise that is shown. If it is empty, the first exercise that has not passed
-    is shown. ``notice`` describes a problem with the file. ``first`` holds the hashes of the
-    answers at the start.
+    Each result is stored with the hash of the answer that was graded. ``pinned`` is the exercise on
+    the screen. If ``pinned`` is empty, the screen shows the first exercise that has not passed.
+    ``notice`` describes a problem with the file. ``first`` holds the hashes of the answers when
+    ``watch`` started.
     """
 
     path: Path | None = None
@@ -30,7 +31,7 @@ class View:
 
     @property
     def shown(self) -> str:
-        """The exercise that is shown, which is the last one if all have passed."""
+        """The exercise on the screen. If all exercises have passed, this is the last one."""
         if self.pinned in self.tasks:
             return self.pinned
         return next((each for each in self.tasks if not self.has_passed(each)), self._last)
@@ -40,7 +41,7 @@ class View:
         return next(reversed(list(self.tasks)), "")
 
     def result(self, exercise: str) -> Graded | None:
-        """Return the latest result of an exercise, even if its answer has changed since."""
+        """Return the latest result of an exercise, even if the answer has changed since then."""
         return self.results[exercise][1] if exercise in self.results else None
 
     def has_passed(self, exercise: str) -> bool:
@@ -55,7 +56,7 @@ class View:
 
     @property
     def due(self) -> Task | None:
-        """The next answer to grade: first the one that is shown, then the edited ones."""
+        """The next answer to grade. The exercise on the screen comes first, then edited answers."""
         if not self.tasks:
             return None
         edited = [e for e, task in self.tasks.items() if self.first.get(e) != task.answer.hash]
@@ -64,20 +65,20 @@ class View:
         return next((self.tasks[e] for e in waiting), None)
 
     def read(self, found: Reading) -> View:
-        """Return the view after the file was saved."""
+        """Return the view after the user saved the file."""
         tasks = {task.answer.exercise: task for task in found.tasks}
         first = self.first or {each: task.answer.hash for each, task in tasks.items()}
         notice = "; ".join(found.broken)
         return replace(self, path=found.path, tasks=tasks, first=first, notice=notice)
 
     def with_result(self, task: Task, result: Graded, pin: bool) -> View:
-        """Return the view with a new result. ``pin`` keeps the exercise if it did not pass."""
+        """Return the view with a new result. With ``pin``, a failed exercise stays shown."""
         results = {**self.results, result.exercise: (task.answer.hash, result)}
         pinned = self.pinned or (self.shown if pin and not result.passed else "")
         return replace(self, results=results, pinned=pinned)
 
     def moved(self, step: int) -> View:
-        """Return the view of the next or the previous exercise."""
+        """Return the view that shows the next or the previous exercise."""
         order = list(self.tasks)
         if not order:
             return self

@@ -1,8 +1,8 @@
-"""Watch an exercise file: react to saves, keys and results, and show a view.
+"""Watch an exercise file. React to saved changes, pressed keys and results, and update the screen.
 
-The code checks the file system for changes several times per second. ``stat`` answers in
-microseconds and needs no package. It also works on network drives, in WSL and in containers, which
-do not receive the kernel's change notifications.
+The code calls ``stat`` several times per second to find changes. A call takes microseconds and
+needs no package. Unlike the kernel's change notifications, ``stat`` also works on network drives,
+in WSL and in containers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Sign = tuple[str, int, int, int]
 
 
 class Saves:
-    """The saved versions of a target's files. Each one is reported once, when it is complete."""
+    """The saved versions of the target's files. Each complete version is reported once."""
 
     def __init__(self, wanted: Target) -> None:
         self._wanted = wanted
@@ -37,7 +37,7 @@ class Saves:
         self.path: Path | None = None
 
     def changed(self) -> bytes | None:
-        """Return the version saved since the last call, or ``None`` if there is none.
+        """Return the version that was saved since the last call, or ``None`` if there is none.
 
         A file counts as saved if it looks the same twice, because an editor may write it in parts.
         """
@@ -56,7 +56,7 @@ class Saves:
         return None if same else data
 
     def _looked(self) -> _Sign | None:
-        """Return the state of the most recently saved file. If it is missing, wait for it."""
+        """Return the state of the most recently saved file. If the file is missing, wait for it."""
         latest = self._wanted.latest
         sign = _sign(latest) if latest else None
         if self.path in (None, latest) or (sign is not None and sign[1] > self._when):
@@ -66,7 +66,7 @@ class Saves:
 
     @property
     def gone(self) -> str:
-        """The name of the file if it does not exist, or else an empty string."""
+        """The name of the file if the file does not exist. Otherwise an empty string."""
         return self.path.name if self.path and self._last is None else ""
 
 
@@ -82,14 +82,14 @@ INTERVAL = 0.05  # seconds between two checks of the file
 
 
 class Face(Protocol):
-    """The display that shows the view."""
+    """A display that shows the view."""
 
     def show(self, view: View) -> None:
-        """Show a view."""
+        """Show the current state of ``watch``."""
 
 
 class Watch:
-    """One run of ``watch`` on one target."""
+    """One run of ``watch``, for one target."""
 
     def __init__(self, wanted: Target, keys: Keys, face: Face) -> None:
         self._wanted, self._keys, self._face = wanted, keys, face
@@ -97,7 +97,7 @@ class Watch:
         self._view = View()
 
     def run(self) -> None:
-        """Watch until a key or an exception ends it. No process is left behind."""
+        """Watch until a key or an exception ends the loop. No process keeps running afterward."""
         try:
             while self._go_on():
                 self._face.show(self._view)
@@ -119,7 +119,7 @@ class Watch:
             time.sleep(INTERVAL)
 
     def _look(self) -> None:
-        """Read the file if it was saved. A missing or unreadable file changes no result."""
+        """Read the file if it was saved. If the file is missing or unreadable, keep the results."""
         data = self._saves.changed()
         if gone := self._saves.gone:
             self._view = replace(
@@ -134,8 +134,7 @@ class Watch:
     def _collect(self) -> None:
         """Receive a finished result, cancel an outdated grading, and start the next one.
 
-        The file is checked first, so that a result is not shown for code that was saved in the
-        meantime.
+        The method first checks the file, so that it does not show a result for an outdated version.
         """
         if self._grading is not None:
             task = self._grading.task
@@ -150,7 +149,7 @@ class Watch:
             self._grading = Grading(due)
 
     def _key(self, key: str) -> bool:
-        """Execute the command of a key, and return whether to continue."""
+        """Execute the command for a key. Return whether ``watch`` should continue."""
         match key:
             case "q":
                 return False

@@ -1,4 +1,4 @@
-"""Knowledge checks and votes: a file for each lesson, a bank for the course, and their reader."""
+"""Knowledge checks and votes: one file per lesson, a bank for the course, and their reader."""
 
 from autograd_course.quizzes.bank import DRAWN, bank, draw
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote

@@ -1,4 +1,4 @@
-"""The knowledge check on the whole course, which a seed draws from a bank of questions."""
+"""The knowledge check on the whole course. A seed selects its questions from a bank."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from hashlib import sha256
 from autograd_course.quizzes.quiz import COURSE, Question, Quiz
 from autograd_course.quizzes.reading import FOLDER, file_name, load, read
 
-DRAWN = 15  # the number of questions in a draw, in addition to the essays
+DRAWN = 15  # the number of questions that are drawn, in addition to the essays
 
 
 @cache
 def bank() -> Quiz:
-    """Return all questions of the bank, including its own essay."""
+    """Return all questions in the bank, including its own essay."""
     return read(_file(), COURSE)
 
 
 @cache
 def essays() -> tuple[Question, ...]:
-    """Return the essays that every draw contains. A lesson's essay is saved under that lesson."""
+    """Return the essays in every draw. An essay from a lesson is saved under that lesson."""
     return tuple(map(_named, tomllib.loads(_file())["essays"]))
 
 
 @cache
 def draw(seed: int | str = 0) -> Quiz:
-    """Return the check for a seed, which is a number or a name: questions first, then essays.
+    """Return the check for a seed, which is a number or a name. The essays follow the questions.
 
     Every lesson contributes one question before any lesson contributes a second one. The questions
     are in the order of the lessons.
@@ -38,7 +38,7 @@ def draw(seed: int | str = 0) -> Quiz:
 
 
 def _in_turns(seed: str) -> list[Question]:
-    """Return the whole bank, shuffled in rounds. Each round has at most one question per lesson."""
+    """Return the whole bank in shuffled rounds. Each round has at most one question per lesson."""
 
     def place(name: str) -> bytes:
         return sha256(f"{seed}/{name}".encode()).digest()

@@ -12,7 +12,7 @@ COURSE = "course"  # the "number" of the check on all lessons
 
 
 class QuizError(CourseError, ValueError):
-    """A knowledge check is incomplete or lacks the requested entry. The message is one sentence."""
+    """Raised if a knowledge check is incomplete or lacks the requested entry."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """One question: a choice among options in display order, or an essay with a rubric.
+    """One question. It has options, in display order, or it asks for an essay and has a rubric.
 
-    ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. The points of ``rubric`` say
-    what a good essay mentions, and learners compare their essays with them. ``lesson`` is the
+    ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. ``rubric`` lists the points
+    that a good essay mentions, and learners compare their essays with this list. ``lesson`` is the
     number of the question's lesson. ``home`` is the check under which the answer is saved, so that
     a question asked in two places is answered only once. ``section`` is the heading of the lesson
     section that teaches the answer. ``extra`` says whether this is an extra section.
@@ -56,7 +56,7 @@ class Question:
 
     @property
     def lettered(self) -> Mapping[str, Option]:
-        """The options by letter."""
+        """The options, by letter."""
         return dict(zip(ascii_lowercase, self.options, strict=False))
 
     @property
@@ -84,7 +84,7 @@ class Vote(Question):
 
     @property
     def call(self) -> str:
-        """The Python call that shows the vote."""
+        """The Python call that shows this vote."""
         return f'vote("{self.home}", "{self.id}")'
 
 
@@ -110,7 +110,7 @@ class Quiz:
 
     @property
     def choices(self) -> tuple[Question, ...]:
-        """The questions with options. Only these count toward the score."""
+        """The questions that have options. Only these questions count toward the score."""
         return tuple(question for question in self.questions if not question.essay)
 
     def __getitem__(self, question_id: str) -> Question:

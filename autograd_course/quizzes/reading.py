@@ -1,4 +1,4 @@
-"""Turn a TOML file into a checked :class:`Quiz`. Every error names the file and the repair."""
+"""Convert a TOML file to a checked :class:`Quiz`. Errors name the file and say how to fix it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def load(lesson: str) -> Quiz:
 
 
 def read(text: str, number: str, title: str = "") -> Quiz:
-    """Read and check a file's text, which contains ``[[question]]`` and ``[[vote]]`` tables.
+    """Read and check the text of a file that contains ``[[question]]`` and ``[[vote]]`` tables.
 
-    If the check gets its title from nowhere else, the file contains a ``title``.
+    If the index has no title for the check, the file contains a ``title``.
 
     A question has an ``id`` and a ``text``. A choice also has ``[[question.option]]`` tables with
     ``text``, ``right`` and ``explanation``. An essay has a ``rubric`` instead, with the points of a
@@ -122,7 +122,7 @@ def _vote(data: Mapping[str, Any], number: str, where: str) -> Vote:
 
 
 def _named(data: Mapping[str, Any], kind: str, where: str) -> tuple[str, str]:
-    """Return the id of a question or a vote, and a description of its location."""
+    """Return the id of a question or a vote, and a description of where it is."""
     name = _text(data, "id", f"{where}, a {kind}")
     where = f"{where}, {kind} {name!r}"
     if not _ID.fullmatch(name):
@@ -131,7 +131,7 @@ def _named(data: Mapping[str, Any], kind: str, where: str) -> tuple[str, str]:
 
 
 def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...] | None) -> Iterator[str]:
-    """Yield a description of each problem in a question. In a vote, ``rubric`` is None."""
+    """Yield a description of each problem in a question. For a vote, ``rubric`` is None."""
     if rubric:
         if options:
             yield "has options and a rubric; it is either a choice or an essay"
@@ -169,7 +169,7 @@ def _only(data: Mapping[str, Any], known: set[str], where: str) -> None:
 
 
 def _shuffled(options: tuple[Option, ...], name: str, number: str) -> tuple[Option, ...]:
-    """Return the options in an order that gives nothing away and is the same on every machine."""
+    """Shuffle the options. The order is the same on every machine."""
 
     def place(k: int) -> bytes:
         return sha256(f"{number}/{name}/{k}".encode()).digest()

@@ -12,7 +12,7 @@ _RULES, _MESSAGES = DOCTOR / "_rules", COURSE / "messages"
 
 
 def exercises(incomplete: str) -> list[str]:
-    """Return the ids that start with the typed text."""
+    """Return the exercise ids that start with the typed text."""
     return _begun(incomplete, INDEX)
 
 

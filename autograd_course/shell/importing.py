@@ -1,4 +1,4 @@
-"""Import large packages quickly."""
+"""Speed up the import of large packages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Turn off the garbage collector for a block of imports.
+    """Turn off the garbage collector while a ``with`` block imports packages.
 
-    Imports create hardly any garbage, and collecting takes a third of the time that importing
-    PyTorch takes. At the end, all objects are frozen: the collector never visits them again, so
-    forked processes keep sharing their memory.
+    Imports create hardly any garbage, and garbage collection takes a third of the time of importing
+    PyTorch. At the end of the block, all objects are frozen (``gc.freeze``). The collector does not
+    visit frozen objects, so forked processes keep sharing their memory.
     """
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def importing() -> Iterator[None]:
 
 @atexit.register
 def _thaw() -> None:
-    """If nanobind is in use, unfreeze all objects at exit, because it reports frozen ones as leaks.
+    """If nanobind is loaded, unfreeze all objects at exit, because it reports them as leaks.
 
     This takes a second. Triton in PyTorch 2.15 uses nanobind.
     """

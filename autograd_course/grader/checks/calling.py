@@ -1,4 +1,4 @@
-"""Helpers for all checks: one call to an answer, and a finding in the exercise's own words."""
+"""Helpers that all checks use: one calls an answer, and one creates a finding."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from autograd_course.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
-    """Return a finding under one of the doctor's rules, with the exercise's own hint."""
+    """Return a finding under one of the doctor's rules, with a hint that the exercise provides."""
     known = RULES[rule]
     return Finding(rule, known.severity, message, evidence, hint, known.lesson)
 
 
 def applied(function: type[Function], inputs: tuple[Any, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the input tensors and the output tensors of one call."""
+    """Call an answer once. Return its input tensors and its output tensors."""
     given = differentiable(inputs)
     outputs = [out for out in as_tuple(called(function, given)) if isinstance(out, Tensor)]
     return [tensor for tensor in given if isinstance(tensor, Tensor)], outputs
 
 
 def backward(outputs: list[Tensor]) -> None:
-    """Run backward from all outputs that can have a gradient, which excludes indices and masks."""
+    """Run backward from every output that can have a gradient. Indices and masks cannot."""
     wanted = [out for out in outputs if out.requires_grad]
     if wanted:
         run_backward(wanted, [torch.ones_like(out) for out in wanted])
 
 
 def node(outputs: list[Tensor]) -> Any:
-    """Return the Function's node in the graph, which is its ctx, or ``None`` without a gradient."""
+    """Return the Function's graph node, which is its ctx, or ``None`` if no output has a graph."""
     return next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
 
 
 def storage(tensor: Tensor) -> int:
-    """Return a key that identifies the memory of a tensor."""
+    """Return a key that is equal for tensors that share memory."""
     return tensor.untyped_storage().data_ptr()
 
 
 def farthest(came: Tensor, right: Tensor) -> tuple[float, float]:
-    """Return the elements at which two tensors of the same shape differ most."""
+    """Return the two elements that differ most at the same index of two tensors."""
     at = int((came - right).abs().argmax())
     return float(came.flatten()[at]), float(right.flatten()[at])

@@ -1,4 +1,4 @@
-"""Check how an answer works: how it uses ctx, and how it computes the gradient."""
+"""Check how an answer uses ctx and how it computes the gradient."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from torch.autograd import Function
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
-A_FEW = 8  # this many numbers may be on ctx: a shape, a slope, the first indices of chunks
+A_FEW = 8  # ctx can hold this many numbers, such as a shape, a slope or a few indices
 MOST = 2000  # the maximum number of objects on ctx that are inspected
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require that ``save_for_backward`` keeps all tensors and that no attribute of ``ctx`` does.
 
-    The search includes containers, objects and closures in attributes. An array with as many
-    numbers as an input or an output counts as a copy of a tensor.
+    The check also searches the containers, objects and closures that the attributes hold. If an
+    array has as many numbers as an input or an output, it counts as a copy of that tensor.
     """
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
@@ -60,7 +60,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that no list and no array on ``ctx`` replaces a tensor."""
+    """Require that no list and no array on ``ctx`` is a substitute for a saved tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
@@ -76,11 +76,11 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """Yield the contents of an attribute of ctx: tensors, arrays, and lists of numbers.
+    """Yield the tensors, arrays and lists of numbers that an attribute of ctx contains.
 
     Modules and classes are skipped, because their parameters are not kept for this call.
     """
-    # This dict also keeps the objects alive, because an id is unique only while its object exists.
+    # The dict keeps the objects alive, because an id is unique only while the object exists.
     seen: dict[int, Any] = {}
     queue = [value]
     while queue and len(seen) < MOST:
@@ -108,7 +108,7 @@ def _held(value: Any) -> Iterator[Any]:
 
 def _enclosed(function: FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
-        with suppress(ValueError):  # the cell is empty
+        with suppress(ValueError):  # the closure's cell is empty
             yield cell.cell_contents
 
 
@@ -121,7 +121,7 @@ def _slots(thing: Any) -> Iterator[Any]:
 
 
 def _is_data(numbers: Any) -> bool:
-    """Whether an array contains more than a shape. Two floats already count as data."""
+    """Whether an array can hold more than a shape. Two floats already count as data."""
     if not isinstance(numbers, (np.ndarray, array)):
         return False
     floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
@@ -139,7 +139,7 @@ def _numbers(value: Any) -> int:
 
 
 def no_gradient_through(position: int, name: str) -> Check:
-    """Return a check that one of the outputs, called ``name``, does not require grad."""
+    """Return a check that the output called ``name`` does not require grad."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         _, outputs = applied(function, inputs)
@@ -157,11 +157,11 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that backward computes the gradient itself instead of letting autograd compute it.
+    """Require that backward computes the gradient from a formula, without calling autograd.
 
     In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
-    backward records its own operations to differentiate them, the check sees the tensors that these
-    operations save.
+    backward differentiates its own operations, autograd saves tensors for these operations. The
+    check detects these saved tensors.
     """
     _, outputs = applied(function, inputs)
     recorded: list[Tensor] = []
@@ -173,7 +173,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
     try:
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             backward(outputs)
-    except RuntimeError as error:  # torch.func also differentiates, and does not accept hooks
+    except RuntimeError as error:  # torch.func also differentiates, but it does not accept hooks
         if "saved tensor hooks" not in str(error):
             raise
     else:
@@ -191,9 +191,9 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 def without(*operations: str, use: str) -> Check:
     """Return a check that neither forward nor backward runs any of these operations.
 
-    The check watches the operations that really run, so a different name for a built-in does not
-    help. ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
-    ``use`` names the replacement.
+    The check watches the operations that PyTorch runs, so an alias of a built-in does not evade it.
+    ``operations`` are PyTorch's own names for operations in forward and backward, such as ``gelu``.
+    ``use`` describes the code that should replace them.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -213,5 +213,5 @@ def without(*operations: str, use: str) -> Check:
     return check
 
 
-# Requirements of nearly every Function in the course.
+# Nearly every Function in the course must pass these checks.
 CONDUCT: tuple[Check, ...] = (backward_is_a_formula, no_tensor_on_ctx)

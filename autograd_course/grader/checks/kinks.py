@@ -1,4 +1,4 @@
-"""Checks of gradients at points where no derivative exists."""
+"""Checks of gradients at kinks, where a function has no derivative."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.grader.exercise import Check, by_values
 
 
 def slope_within(low: float, high: float, at: float) -> Check:
-    """Return a check that the gradient at a kink lies between the slopes of its two sides."""
+    """Return a check that the gradient at a kink lies between the slopes on its two sides."""
 
     @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
@@ -29,7 +29,7 @@ def slope_within(low: float, high: float, at: float) -> Check:
 
 
 def gradient_at(reference: Any, *inputs: Any) -> Check:
-    """Return a check that the gradient at ``inputs``, which are kinks, equals the reference's."""
+    """Return a check that the gradient at the kinks ``inputs`` equals the reference's gradient."""
     names = list(inspect.signature(reference).parameters)[1:]
     given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
     others = f" (with {given})" if given else ""
@@ -70,10 +70,10 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
-    """Return a check that equal elements of ``inputs`` get the same gradients as the reference's.
+    """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
 
-    The first of ``inputs`` is a vector with ties or with nearly equal elements. The answer reduces
-    it to one number. ``beside`` is a sentence about the right gradient or about the question.
+    The first input is a vector with equal or nearly equal elements. The answer reduces this vector
+    to one number. ``beside`` is a sentence about the correct gradient or about the task.
     """
 
     @by_values
@@ -112,7 +112,7 @@ def _off_convention(asked: str, at: float, got: float) -> Finding:
 
 
 def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Return the first input, which is a vector, and the gradient of the summed output."""
+    """Return the first input, a vector, and the gradient of the output's sum."""
     given = differentiable(inputs)
     (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
     return given[0].detach(), gradient

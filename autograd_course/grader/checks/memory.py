@@ -1,4 +1,4 @@
-"""Checks of the memory that an answer saves for backward."""
+"""Checks of the memory that an answer keeps for backward."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 
-LISTED = 6  # the maximum number of tensors of one kind that a message lists
+LISTED = 6  # a message lists at most this many tensors of one kind
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that each saved tensor is an output, so that nothing else stays in memory."""
+    """Require that autograd saves only outputs, so that no other tensor stays in memory."""
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
@@ -37,9 +37,9 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
-    ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
-    budget in words. The check counts the storages that stay in memory until backward: saved inputs
-    and outputs, and attributes of ``ctx``. Each storage counts once.
+    ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
+    ``told`` describes the budget in words. The check counts each storage that stays in memory until
+    backward once. These are the storages of saved tensors and of attributes of ``ctx``.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -60,7 +60,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def _listed(kept: Sequence[Kept]) -> str:
-    """List the saved tensors. Tensors that forward creates come first."""
+    """List the saved tensors in words. Tensors that forward creates come first."""
     made = _shapes([item for item in kept if not item.anyway])
     given = _shapes([item for item in kept if item.anyway])
     return f"Saved tensors that `forward` creates: {made}. Saved inputs: {given}."
@@ -73,11 +73,11 @@ def _shapes(kept: Sequence[Kept]) -> str:
 
 
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
-    """Return a check that forward and backward need at most ``budget`` bytes at any time.
+    """Return a check that forward and backward never use more than ``budget`` bytes of memory.
 
-    ``budget`` and ``told`` are the same as in :func:`keeps_at_most`. The check counts the tensors
-    that the two passes create: intermediate results, outputs and gradients, but not the inputs.
-    With ``backward=False``, it counts only forward.
+    ``budget`` and ``told`` have the same meaning as in :func:`keeps_at_most`. The check counts the
+    tensors that the two passes create: intermediate results, outputs and gradients. The inputs do
+    not count. With ``backward=False``, the check runs only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

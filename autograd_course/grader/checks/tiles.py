@@ -1,4 +1,4 @@
-"""Checks of the largest tensor that an answer creates."""
+"""Checks of the size of the largest tensor that an answer creates."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from autograd_course.grader.exercise import Check
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:
-    """Return a check that neither pass creates a tensor with more bytes than a budget.
+    """Return a check that neither pass creates a tensor of more than ``budget`` bytes.
 
-    ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
-    budget in words. A view counts as much as its whole storage.
+    ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
+    ``told`` describes the budget in words. A view has the size of its whole storage.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -38,7 +38,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def on(inputs: Callable[[], tuple[Any, ...]], *checks: Check) -> Check:
-    """Return a check that runs other checks on its own inputs, such as longer ones."""
+    """Return a check that runs other checks on different inputs, such as longer sequences."""
 
     def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
         given = inputs()
@@ -59,5 +59,5 @@ def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
 
 
 def elements(*tensors: Any) -> int:
-    """Return the total number of elements in the tensors. Other values count as 0."""
+    """Return the total number of elements in all tensors. Other values count as 0."""
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))

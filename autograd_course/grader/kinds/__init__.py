@@ -1,1 +1,1 @@
-"""Grade answers, with one module for each kind of exercise."""
+"""Grade answers. Each kind of exercise has its own module."""

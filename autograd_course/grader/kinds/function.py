@@ -1,16 +1,16 @@
-"""Grade a Function: the questions about an answer, and their order.
+"""Grade an answer that is a Function. This module defines the grading steps and their order.
 
-A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and a different class in
-the sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
-finds a mistake. So both graders judge by the same rules. The steps are listed below. Each step uses
-all samples unless it says otherwise:
+A :class:`Witness` runs the answer. :class:`LocalFunction` runs it in this process, and the
+classroom grader uses a class that runs it in a sandbox. :class:`FunctionOrder` goes through the
+steps below and asks the witness for the results, until it finds a mistake. So both graders follow
+the same rules. Each step uses all samples unless it says otherwise:
 
 1. Does forward accept the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If either one raises an error,
    ``diagnose`` may name the cause.
 3. Has the learner written the other methods that the exercise requires? (On the first sample.)
 4. What does ``diagnose`` find? An error fails the answer, and so does a required rule's warning.
-5. Does the answer keep the constraints of this exercise? (On the first sample.)
+5. Does the answer satisfy the constraints of this exercise? (On the first sample.)
 6. Does it give the same results in float32? (On the first sample.)
 """
 
@@ -67,7 +67,7 @@ def judge_function(
     if problem := submission_problem(exercise, submitted_function(answer)):
         return problem
     if _runs_backward(answer):
-        prepare()  # now, because the time limit can interrupt an import and leave a broken module
+        prepare()  # early, because a timeout during an import leaves a broken module
     samples = exercise.samples(seed)
     verdict = FunctionOrder(exercise, LocalFunction(exercise, answer, printed), samples).verdict()
     plainest = next(iter(samples.values()))
@@ -75,7 +75,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Whether a method's code contains a call that runs a separate backward pass."""
+    """Whether a method's code contains a call that starts a separate backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -86,41 +86,41 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-# families of rules whose findings leave the gradients unknown
+# If a rule of these families is broken, the correct gradients are unknown.
 OF_GRADIENTS = ("contract", "linearity", "values")
 
 
 class Witness(Protocol):
-    """Runs an answer and returns the results."""
+    """Runs an answer and reports its results to the grader."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """If forward does not accept these arguments, return the verdict on it."""
+        """Return a verdict if forward does not accept the arguments of the exercise."""
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Return the result of one forward pass, or its error."""
+        """Run forward once, and return its result or its error."""
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return the error of a backward pass."""
+        """Run backward, and return its error, or ``None`` if it succeeds."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on an additional required method that is missing or a stub."""
+        """Return a verdict if another required method is missing or is a stub."""
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings."""
+        """Return the findings of ``diagnose``."""
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or an empty tuple on an error."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple after an error."""
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return the result of one of the exercise's own checks."""
+        """Run one of the exercise's own checks, and return its finding or its error."""
 
 
 @dataclass(frozen=True)
 class FunctionOrder:
-    """An exercise, the witness of an answer, and the inputs to use.
+    """The grading steps for one answer, which a witness runs on the samples of an exercise.
 
-    ``timed`` says that the time limit applies here and not in the witness. ``warned`` collects the
-    doctor's warnings by rule.
+    ``timed`` says whether the time limit applies in this process instead of in the witness.
+    ``warned`` maps each rule to the doctor's warning.
     """
 
     exercise: FunctionExercise
@@ -130,7 +130,7 @@ class FunctionOrder:
     warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return the verdict, which names the first mistake, if there is one."""
+        """Return the verdict on the answer, which names the first mistake, if there is one."""
         return (
             self._first(self.witness.signature)
             or self._ran()
@@ -144,8 +144,8 @@ class FunctionOrder:
     def also(self, finding: Finding) -> tuple[str, ...]:
         """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name means that no rule names the mistake. If a finding leaves the gradients
-        unknown, no further rules are returned, because they were not examined.
+        An empty name stands for a mistake that no rule describes. If the finding leaves the correct
+        gradients unknown, the result is empty, because the later steps need the gradients.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:
             return ()
@@ -161,11 +161,11 @@ class FunctionOrder:
         return tuple(dict.fromkeys(rule for rule in broken if rule != finding.rule))
 
     def computed(self) -> Verdict | None:
-        """Return the first mistake in the results of forward."""
+        """Return a verdict on the first mistake that shows when forward and backward run."""
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the verdict on the first of the exercise's constraints that the answer breaks."""
+        """Return a verdict on the first constraint of the exercise that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -181,7 +181,7 @@ class FunctionOrder:
         return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
-        """Run forward and backward to find a missing method, an exception or a wrong forward."""
+        """Run forward and backward to find a missing method, an exception or a wrong result."""
         forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
@@ -203,7 +203,7 @@ class FunctionOrder:
         return Verdict(Unwritten("backward") if came.unwritten else CodeRaised(came.told))
 
     def _explained(self, raised: Verdict) -> Verdict:
-        """Return the doctor's verdict on code that raised an error, if a rule names the cause."""
+        """If a rule describes why code raised an error, return the doctor's verdict."""
         if isinstance(raised.reason, Unwritten):
             return raised
         with contextlib.suppress(CannotDiagnoseError):
@@ -226,14 +226,14 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Compare the gradients with the suspects, if a wrong formula may be the cause."""
+        """If a wrong formula is a possible cause, compare the gradients with common mistakes."""
         if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
 
 
 def passed(exercise: FunctionExercise) -> Verdict:
-    """Return the verdict on an answer without a mistake, with the samples."""
+    """Return the verdict on an answer without mistakes."""
     truth: Literal["reference", "surrogate", "second derivatives"] = "reference"
     if exercise.surrogate:
         truth = "surrogate"
@@ -257,41 +257,41 @@ class LocalFunction:
     printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """If forward does not accept these arguments, return the verdict on it."""
+        """Return a verdict if forward does not accept the arguments of the exercise."""
         takes = forward_takes(self.answer, inputs)
         separate = not takes_ctx(self.answer)
         return signature_problem(self.exercise, takes=takes, separate=separate)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Return the result of one forward pass, or its error."""
+        """Run forward once, and return its result or its error."""
         with self.printed.during(inputs):
             return run_forward(self.answer, inputs)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return the error of a backward pass."""
+        """Run backward, and return its error, or ``None`` if it succeeds."""
         with self.printed.during(inputs):
             return run_backward(self.answer, inputs)
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings."""
+        """Return the findings of ``diagnose``."""
         return diagnose(self.answer, inputs, **declared(self.exercise)).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or an empty tuple on an error."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple after an error."""
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on an additional required method that is missing or a stub."""
+        """Return a verdict if another required method is missing or is a stub."""
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return the result of one of the exercise's own checks."""
+        """Run one of the exercise's own checks, and return its finding or its error."""
         return self.exercise.checks[check](self.answer, inputs)
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:
-    """Return the options of ``diagnose`` for an answer to an exercise."""
+    """Return the options with which ``diagnose`` examines an answer to this exercise."""
     return {
         "reference": exercise.reference,
         "surrogate": exercise.surrogate,
@@ -306,7 +306,7 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 
 
 def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verdict | None:
-    """Return the verdict on an answer that is not a Function class, or ``None``."""
+    """Return a verdict if the answer is not a Function class, or ``None`` if it is."""
     match submitted.kind:
         case "right":
             return None
@@ -318,9 +318,9 @@ def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verd
 
 
 def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
-    """If forward does not accept the exercise's arguments, return the verdict on it.
+    """Return a verdict if forward does not accept the arguments of the exercise.
 
-    ``separate`` says whether the answer has a ``setup_context``.
+    ``separate`` says whether the answer has a separate ``setup_context``.
     """
     if takes:
         return None
@@ -335,7 +335,7 @@ def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool
 def forward_verdict(
     exercise: FunctionExercise, came: Inputs | Raised, inputs: Inputs
 ) -> Verdict | None:
-    """Return the verdict on the result of forward, if it is wrong or unfinished."""
+    """Return a verdict if the result of forward is wrong or forward is unfinished."""
     if isinstance(came, Raised):
         if came.unwritten in ("setup_context", *exercise.methods):
             return Verdict(Unwritten(came.unwritten))
@@ -350,7 +350,7 @@ def forward_verdict(
 
 
 def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hint: str) -> Finding:
-    """Return the finding. For a wrong element, add the inputs at the same index."""
+    """Return a finding about a wrong result. It shows the inputs at the wrong element's index."""
     evidence = dict(found.evidence)
     if "index" in evidence:
         names = inspect.signature(exercise.reference).parameters
@@ -365,10 +365,10 @@ def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hin
 def recognized_gradients(
     exercise: FunctionExercise, came: tuple[Tensor, ...], inputs: Inputs, found: Finding
 ) -> Finding:
-    """Return the finding, with the hint of the suspect that gives the same gradients."""
+    """Return the finding, with a new hint if a known mistake gives the same gradients."""
     truth = exercise.surrogate or exercise.reference
     if difference(came, gradients(truth, inputs)) is None:
-        return found  # something else is wrong, and right gradients do not indicate a mistake
+        return found  # something else is wrong; correct gradients do not point to a mistake
     for sentence, suspect in exercise.gradient_suspects.items():
         if difference(came, gradients(suspect, inputs)) is None:
             return replace(found, hint=sentence)
@@ -381,7 +381,7 @@ def recognized_gradients(
 
 
 def method_problem(lacking: Lacking | None, name: str) -> Verdict | None:
-    """Return the verdict on a method that the Function with this name lacks."""
+    """Return a verdict if the Function lacks the method with this name."""
     if lacking is None:
         return None
     if lacking.is_stub:
@@ -414,22 +414,22 @@ def _found(rule: str, message: str) -> Finding:
 
 
 # --------------------------------------------------------------------------------------------------
-# Repeat the call in float32, which most people use for training: are the results the same?
+# Are the results the same in float32, which most people use for training?
 # --------------------------------------------------------------------------------------------------
 
 # Relative to the largest number. A different order of summation changes a result by 1% of this
-# tolerance. A mistake such as half the gradient changes it by 50%.
+# tolerance. A mistake that halves the gradient changes it by 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"
 
 
 def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
-    """Compare the results for float32 inputs with the results of the reference."""
+    """Compare the results for float32 inputs with the reference's results for the same inputs."""
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))
-    except Exception:  # not required if the reference also fails
+    except Exception:  # not required if the reference fails too
         return None
     came = witness.forward(narrow)
     if isinstance(came, Raised):

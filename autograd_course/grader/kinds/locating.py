@@ -1,4 +1,4 @@
-"""Grade the choice of a Function's wrong line, and of an experiment that shows the mistake."""
+"""Grade an answer that names a Function's wrong line and an experiment that reveals it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPED = re.compile(r"(?:line)?(?P<line>\d)(?:experiment)?(?P<experiment>[a-z])"
 
 
 def judge_location(exercise: LocatingExercise, answer: Any) -> Verdict:
-    """Return the verdict on an answer, which should be a line and an experiment: ``"1a"``."""
+    """Return the verdict on an answer such as ``"1a"``, which names a line and an experiment."""
     if answer is None or answer is ... or answer == "":
         return Verdict(NothingHandedIn(exercise.id, "suspect"))
     if not isinstance(answer, str):

@@ -1,4 +1,4 @@
-"""Grade numbers that a learner predicts before a run."""
+"""Grade numbers that a learner predicts before the code runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from autograd_course.submitted import numbers
 
 
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
-    """Return the verdict on an answer: numbers, or a text that contains comma-separated numbers.
+    """Return the verdict on an answer: numbers, or a string of comma-separated numbers.
 
-    The grader compares the numbers with the results of ``exercise.outcome``, which runs here.
+    This function runs ``exercise.outcome`` and compares the answer with its results.
     """
     typed = numbers(answer)
     if typed is None:

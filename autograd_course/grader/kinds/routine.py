@@ -1,8 +1,8 @@
 """Grade a routine, which is a plain function: run it, check its results, and run the trials.
 
 As with Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` first asks the witness for the results on each sample and then for the
-exercise's trials, until it finds a mistake.
+:class:`RoutineOrder` asks the witness for the results on each sample, and then runs the trials
+of the exercise, until it finds a mistake.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judge_routine(
     takes = submitted.kind != "right" or routine_takes(answer, argument_counts(exercise))
     if problem := routine_problem(exercise, submitted, takes=takes):
         return problem
-    prepare()  # now, because the time limit can interrupt an import and leave a broken module
+    prepare()  # early, because a timeout during an import leaves a broken module
     samples = exercise.samples(seed)
     verdict = RoutineOrder(exercise, LocalRoutine(exercise, answer, printed), samples).verdict()
     named = verdict.sample or (next(iter(samples), "") if verdict.status == "passed" else "")
@@ -67,20 +67,20 @@ def judge_routine(
 
 
 class RoutineWitness(Protocol):
-    """Runs an answer and returns the results."""
+    """Runs an answer and reports its results to the grader."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Call the function with the inputs of a sample, and return its result or its exception."""
 
     def tried(self) -> Verdict | Raised | None:
-        """Return the verdict of the first trial that fails, or its exception."""
+        """Run the trials, and return the verdict of the first one that fails, or an exception."""
 
 
 @dataclass(frozen=True)
 class RoutineOrder:
-    """An exercise, the witness of an answer, and the inputs to use.
+    """The grading steps for one answer, which a witness runs on the samples of an exercise.
 
-    ``timed`` says that the time limit applies here and not in the witness.
+    ``timed`` says whether the time limit applies in this process instead of in the witness.
     """
 
     exercise: RoutineExercise
@@ -89,7 +89,7 @@ class RoutineOrder:
     timed: bool = True
 
     def verdict(self) -> Verdict:
-        """Return the verdict, which names the first mistake, if there is one."""
+        """Return the verdict on the answer, which names the first mistake, if there is one."""
         return (
             self.compared()
             or first_fault({"": ()}, lambda _: self._tried(), self._seconds)
@@ -97,7 +97,7 @@ class RoutineOrder:
         )
 
     def compared(self) -> Verdict | None:
-        """Return the first mistake in the results."""
+        """Return a verdict on the first mistake in the results."""
         named = {name: (name, inputs) for name, inputs in self.samples.items()}
         return first_fault(named, lambda sample: self._called(*sample), self._seconds)
 
@@ -128,7 +128,7 @@ def _raised(came: Raised) -> Verdict:
 
 
 def passed(exercise: RoutineExercise) -> Verdict:
-    """Return the verdict on an answer without a mistake, with the samples."""
+    """Return the verdict on an answer without mistakes."""
     return Verdict(RoutineAgrees(exercise.constraints, tuple(exercise.samplers)))
 
 
@@ -156,7 +156,7 @@ class LocalRoutine:
         return other_container_raised(other, self.exercise) or as_tuple(returned)
 
     def tried(self) -> Verdict | Raised | None:
-        """Return the verdict of the first trial that fails, or its exception."""
+        """Run the trials, and return the verdict of the first one that fails, or an exception."""
         for trial in self.exercise.trials:
             try:
                 with self.printed.during():
@@ -169,7 +169,7 @@ class LocalRoutine:
 
 
 def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | None:
-    """Return an error if the container of the results has the wrong type, else ``None``."""
+    """Return an error if the results have the wrong container type. Otherwise return ``None``."""
     if not name or exercise.container is None:
         return None
     return Raised(
@@ -185,7 +185,7 @@ def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | Non
 def routine_problem(
     exercise: RoutineExercise, submitted: Submitted, *, takes: bool
 ) -> Verdict | None:
-    """Return the verdict on an answer that is not a function or takes the wrong arguments."""
+    """Return a verdict if the answer is not a function or does not take the required arguments."""
     match submitted.kind:
         case "right":
             arguments = WrongArguments(WHOLE, f"({exercise.arguments})")
@@ -198,5 +198,5 @@ def routine_problem(
 
 
 def argument_counts(exercise: RoutineExercise) -> list[int]:
-    """Return the number of arguments in each sample."""
+    """Return the numbers of arguments that the samples pass."""
     return [len(inputs) for inputs in exercise.samples().values()]

@@ -1,4 +1,4 @@
-"""The meaning of the names in an answer's cells: imports, definitions, constants and data."""
+"""Find out what the names in an answer's cells mean: imports, definitions, constants and data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass
 class Meaning:
-    """The names that the cells define at their top level, and everything that they import.
+    """The names that the cells define at the top level, and everything that they import.
 
     ``imports`` maps a name to the dotted path that it refers to. ``data`` contains the names of
-    objects that are created once and can be changed later. ``defined`` contains classes and
-    functions.
+    objects that are created once and that later code can change. ``defined`` contains the names of
+    classes and functions.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Meaning:
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
-        The function uses a loop and no recursion, because an answer can contain a chain of any
+        The function uses a loop instead of recursion, because an answer can contain a chain of any
         length.
         """
         attributes: list[str] = []
@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names. It does not depend on the order of the statements."""
+    """Return the meaning of the names in the cells. The order of the statements does not matter."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):
@@ -62,7 +62,7 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield each name that an import defines, with the path that it refers to."""
+    """Yield each name that an import statement defines, and the path that the name refers to."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -76,7 +76,7 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def module(path: str) -> ModuleType | None:
-    """Return the module with this dotted path if there is one, without importing anything."""
+    """Find the module with this dotted path without importing it. Return its path if it exists."""
     top, *rest = path.split(".")
     found: Any = sys.modules.get(top)
     for name in rest:
@@ -88,7 +88,7 @@ def module(path: str) -> ModuleType | None:
 
 
 def bindings(scope: Scope) -> set[str]:
-    """Return the names that a function itself binds, which excludes names in nested functions."""
+    """Return the names that a function binds. Names in nested functions are not included."""
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
     declared: set[str] = set()
@@ -107,7 +107,7 @@ def bindings(scope: Scope) -> set[str]:
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default value is an object that persists across calls."""
+    """Return the parameters whose default value is an object that calls share and can change."""
     arguments = scope.args
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = [
@@ -118,7 +118,7 @@ def lasting_parameters(scope: Scope) -> set[str]:
 
 
 def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
-    """Whether an expression creates a container that can be changed later."""
+    """Whether an expression creates a container that later code can change."""
     if isinstance(value, ast.Tuple):
         return any(is_data(item, classes) for item in value.elts)
     if isinstance(value, ast.Call):
@@ -170,7 +170,7 @@ def _arguments(scope: Scope) -> Iterator[ast.arg]:
 
 
 def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes in the body of a function, except for the bodies of nested functions."""
+    """Yield the nodes in the body of a function, but skip the bodies of nested functions."""
     left = list(body)
     while left:
         node = left.pop()

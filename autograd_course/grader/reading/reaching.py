@@ -1,4 +1,4 @@
-"""Find code that accesses the process that runs it, or lets autograd do the work."""
+"""Find code that accesses the process in which it runs, or that lets autograd do the work."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning, imported, module
 
-_SAYS = tuple[str, bool]  # the use, and whether it is forbidden
+_SAYS = tuple[str, bool]  # a description of the use, and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the suspicious accesses of a node. They are suspicious in every exercise."""
+    """Yield the suspicious uses in a syntax node. They are suspicious in every exercise."""
     yield from _passed_on(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -30,7 +30,7 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
 
 
 def hooks(node: ast.AST) -> Iterator[str]:
-    """Yield the hooks that a node registers, and an ``apply`` that replaces PyTorch's."""
+    """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
     if isinstance(node, ast.ClassDef):
         for part in node.body:
             targets = part.targets if isinstance(part, ast.Assign) else []
@@ -46,7 +46,7 @@ def hooks(node: ast.AST) -> Iterator[str]:
 
 
 def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield code that lets autograd compute a derivative where ``backward`` must be a formula."""
+    """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
     what = ""
     for name in _named(node):
         if name in tables.DIFFERENTIATING:
@@ -69,7 +69,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 
 def _is_backward_pass(call: ast.Call) -> bool:
-    """Whether a call is ``y.backward()``, and not ``Other.backward(ctx, grad_output)``."""
+    """Whether a call has the form ``y.backward()``, not ``Other.backward(ctx, grad_output)``."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         return False
     given = call.args[0] if call.args else None
@@ -77,7 +77,7 @@ def _is_backward_pass(call: ast.Call) -> bool:
 
 
 def _named(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node reads from an object or imports from a module."""
+    """Yield the attribute names that a node reads and the names that it imports from a module."""
     match node:
         case ast.Attribute(attr=name):
             yield name
@@ -108,7 +108,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
 
 
 def _module(path: str, verb: str) -> list[_SAYS]:
-    """Return the verdict on the use of a module or a part of a module."""
+    """Return a description if code uses a forbidden or suspicious module or part of a module."""
     if path in tables.GIVEN or not path:
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
@@ -133,7 +133,7 @@ def _attribute(name: str) -> Iterator[_SAYS]:
 
 
 def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the suspicious accesses of a chain that begins at an import."""
+    """Yield the suspicious uses in an attribute chain that begins at an import."""
     path = names.path(node)
     if not path:
         return
@@ -168,7 +168,7 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield functions that access attributes by name, if they are passed on instead of called."""
+    """Yield functions that access attributes by name, if the code passes them to other code."""
     called = node.func if isinstance(node, ast.Call) else None
     for child in ast.iter_child_nodes(node):
         if child is called:

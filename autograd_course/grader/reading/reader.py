@@ -1,4 +1,4 @@
-"""Read cells, and find forbidden code and code that an instructor should check."""
+"""Read the cells of an answer. Find forbidden code, and code that an instructor should check."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ from autograd_course.grader.reading import reaching, storing
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 
-_LONGEST = 100  # the maximum number of characters in a quoted line
+_LONGEST = 100  # a quoted line has at most this many characters
 
 
 @dataclass(frozen=True)
 class Use:
-    """A use of suspicious code in the source: the line, its effect, and why it matters."""
+    """A use of suspicious code: the line, what it does, and why that matters."""
 
     line: int
     quote: str
     what: str
 
     def __str__(self) -> str:
-        """Return it as a clause, such as ``it uses exec, which … (line 3: `exec(text)`)``."""
+        """Return the use as a clause, such as ``it uses exec, which … (line 3: `exec(text)`)``."""
         where = f"line {self.line}: `{self.quote}`" if self.quote else f"line {self.line}"
         return f"{self.what} ({where})"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The code in a source. ``forbidden`` code earns no points. Instructors read ``remarks``."""
+    """Suspicious code in a source. ``forbidden`` code earns no points.
+
+    ``remarks`` describe code that an instructor should check.
+    """
 
     forbidden: tuple[Use, ...] = ()
     remarks: tuple[Use, ...] = ()
 
     def held_against(self, verdict: Verdict) -> Verdict:
-        """Return the verdict on an answer that has this source. A wrong answer stays wrong.
+        """Return the verdict on an answer with this source. A wrong answer stays wrong.
 
         Forbidden code becomes the reason only if nothing else is wrong. The instructor always sees
-        it.
+        the forbidden code.
         """
         said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))
@@ -51,7 +54,7 @@ class Reading:
 
 
 def read(cells: Sequence[str], exercise: Exercise) -> Reading:
-    """Return the code in an answer's cells that no answer to this exercise needs."""
+    """Find code in an answer's cells that no answer to this exercise needs."""
     parsed = [(cell, tree) for cell in cells if (tree := _tree(cell)) is not None]
     names = meaning([tree for _, tree in parsed])
     forbidden: dict[str, Use] = {}

@@ -1,4 +1,4 @@
-"""The source of an answer in this process, as cells in the classroom's format."""
+"""Collect the source of an answer in this process, as cells in the classroom grader's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autograd_doctor.extension import own_source
 
 from autograd_course.folders import OURS
 
-_MOST = 100  # the maximum number of functions and classes that are read
+_MOST = 100  # at most this many functions and classes are read
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, dict, set, bytearray)
 _LIBRARIES = tuple(
@@ -26,10 +26,10 @@ _PUBLISHED = "autograd_course.functions"
 
 
 def source_of(answer: Any) -> list[str]:
-    """Return cells that contain an answer's code and define its names.
+    """Return cells that contain the code of an answer and define the names that it uses.
 
-    The code of libraries and of the course is not included, and neither is code without a known
-    source. For each import and each data object, a line defines the name.
+    The cells do not contain the code of libraries or of the course. Code without a known source is
+    also left out. For each import and each data object, one line defines the name.
     """
     bindings: dict[str, str] = {}
     sources: dict[int, str] = {}
@@ -48,7 +48,7 @@ def source_of(answer: Any) -> list[str]:
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
-    """Yield a function, or a class's methods, unless they belong to libraries or the course."""
+    """Yield a function, or the methods of a class. Skip code of libraries and of the course."""
     if isinstance(value, type):
         for owner in value.__mro__:
             for part in vars(owner).values():
@@ -63,7 +63,7 @@ def _functions(value: Any) -> Iterator[FunctionType]:
 
 
 def _names(function: FunctionType) -> dict[str, Any]:
-    """Return the values of the names in a function and in its nested functions."""
+    """Return the values of the names that a function and its nested functions use."""
     found: dict[str, Any] = {}
     for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
         try:

@@ -1,4 +1,4 @@
-"""Find state that a Function keeps between calls: globals, classes, defaults, closures on ctx."""
+"""Find state that a Function keeps between calls: in globals, classes, defaults or closures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycl
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
-    """Yield the state that functions keep between calls. With ``on_ctx``, include state on ctx."""
+    """Yield state that functions keep between calls. With ``on_ctx``, also yield state on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
@@ -43,7 +43,7 @@ class _Stored:
         self.names, self.on_ctx = names, on_ctx
 
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
-        """Yield the state that a function keeps. ``outer`` holds the enclosing functions' names."""
+        """Yield the state that a function keeps. ``outer`` contains the enclosing names."""
         own = bindings(scope)
         local = outer | own
         lasting = (lasting - own) | lasting_parameters(scope)
@@ -95,7 +95,7 @@ class _Stored:
             yield from self._hides(node)
 
     def _hides(self, node: ast.AST) -> Iterator[_Use]:
-        """Yield objects on ctx that may contain hidden tensors."""
+        """Yield objects on ctx that can hide tensors, such as functions and iterators."""
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value
@@ -133,7 +133,7 @@ def _hides(node: ast.AST) -> bool:
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
-    """Yield all nodes of a function, including nested functions themselves but not their bodies."""
+    """Yield all nodes of a function. Nested functions are included, but not their bodies."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop(0)

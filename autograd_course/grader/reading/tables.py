@@ -1,4 +1,4 @@
-"""The reader's tables: the code that answers may use, the forbidden code, and the reasons."""
+"""Tables of the code that answers may use, the forbidden code, and the reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
     ),
 }  # fmt: skip
-# The parts of these modules that an answer may use. Older notebooks used the first ones.
+# The parts of these modules that an answer may use. Only older notebooks use the first parts.
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
@@ -91,13 +91,13 @@ ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Names in answers that are Functions
 # --------------------------------------------------------------------------------------------------
 
-# These change a backward pass or its inputs from other code.
+# With these names, other code can change a backward pass or its inputs.
 HOOKS = {
     "register_hook", "register_prehook", "register_post_accumulate_grad_hook",
     "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",
     "disable_saved_tensors_hooks", "save_on_cpu",
 }  # fmt: skip
-# Attributes of any object that let autograd compute a gradient although backward must be a formula.
+# With these attributes, autograd can compute a gradient that backward should compute by a formula.
 DIFFERENTIATING = {
     "enable_grad", "set_grad_enabled", "requires_grad_", "grad_fn", "retain_grad",
     "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",

@@ -1,1 +1,1 @@
-"""Experiments with a learner's routine: ``routine -> Verdict | None``."""
+"""Experiments that test a learner's routine: ``routine -> Verdict | None``."""

@@ -1,4 +1,4 @@
-"""Train a net with binary weights on handwritten digits."""
+"""Trial: train a network with binary weights on handwritten digits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autograd_course.grader.trials.optimizing import Training, watched
 from autograd_course.grader.trials.products import weights_used
 from autograd_course.grader.verdict import Verdict, wrong
 
-digits = split_digits  # the name that lesson 15 imported
+digits = split_digits  # an older version of lesson 15 imports this name
 Net = Callable[[Tensor], Any]
 
 
 def learns_binary_digits(asked: float) -> Trial:
-    """Return a trial of ``train(images, labels) -> net``.
+    """Return a trial that tests ``train(images, labels) -> net``.
 
-    The net must multiply only by -1 and +1. It must have learned these weights, and it must
+    The network must multiply only by -1 and +1. It must have learned these weights. It must
     classify at least the fraction ``asked`` of the held-out digits correctly.
     """
 
@@ -59,7 +59,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 
 
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
-    """Check the weights in the products. The parameters themselves may have any values."""
+    """Check the weights that the network multiplies by. Its parameters can have any values."""
     half = len(images) // 2
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:

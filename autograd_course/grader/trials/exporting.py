@@ -1,4 +1,4 @@
-"""Export a learner's model, save it, load it, and examine the result."""
+"""Export a learner's model, save the program, load it, and check the result."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EXAMPLE = 8  # the number of images in the example batch
 
 
 class Applied(nn.Module):
-    """A layer that calls any callable of one tensor, such as a Function's ``apply``."""
+    """A layer that calls a function of one tensor, such as the ``apply`` method of a Function."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the result of the callable."""
+        """Call the function and return its result."""
         return self.function(x)
 
 
@@ -35,7 +35,7 @@ def exported(model: nn.Module, example: Tensor) -> nn.Module:
 
 
 def delivered(program: Any) -> nn.Module | Verdict:
-    """Save a program, load it from the bytes, and return the loaded program."""
+    """Save a program to bytes, load the bytes, and return the loaded program."""
     if not isinstance(program, torch.export.ExportedProgram):
         return wrong(
             f"the function returns {described(program)}, but this exercise asks for the program "
@@ -50,7 +50,7 @@ def delivered(program: Any) -> nn.Module | Verdict:
 
 
 def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
-    """Return the verdict on a loaded program that raises an error for a different batch size."""
+    """Return a verdict if a loaded program raises an error for a different batch size."""
     try:
         with torch.no_grad():
             shipped(batch)
@@ -64,7 +64,7 @@ def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
 
 
 def described(value: Any) -> str:
-    """Describe the object that was returned instead of the program."""
+    """Describe the object that a learner returned instead of an exported program."""
     if value is None:
         return "None"
     if isinstance(value, torch.jit.ScriptModule):

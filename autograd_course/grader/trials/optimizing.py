@@ -1,4 +1,4 @@
-"""Record how an optimizer changes weight matrices during training."""
+"""Record how an optimizer changes weight matrices while a network trains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook as before_eac
 
 @dataclass
 class Watched:
-    """One weight matrix: its first signs, and whether a gradient arrived and a sign changed."""
+    """A weight matrix: its first signs, whether it got a gradient, and whether a sign changed."""
 
     tensor: Tensor
     signs: Tensor
@@ -23,7 +23,7 @@ class Watched:
     flipped: bool = False
 
     def look(self) -> None:
-        """Record the current gradient and signs."""
+        """Record whether the matrix has a nonzero gradient and whether a sign has changed."""
         gradient = self.tensor.grad
         self.taught = self.taught or (gradient is not None and bool(gradient.any()))
         self.flipped = self.flipped or bool((self.tensor.detach().sign() != self.signs).any())
@@ -31,7 +31,7 @@ class Watched:
 
 @dataclass
 class Training:
-    """A training run: the number of steps, and each weight matrix."""
+    """A training run: the number of steps, and a record for each weight matrix."""
 
     steps: int = 0
     weights: dict[int, Watched] = field(default_factory=dict)
@@ -41,11 +41,11 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.taught]
 
     def unflipped(self) -> list[Tensor]:
-        """Return the matrices in which no element ever changed sign."""
+        """Return the matrices in which no element has changed its sign."""
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record each parameter with two or more dims."""
+        """Record the gradient and signs of each parameter that has two or more dims."""
         for parameter in (p for group in optimizer.param_groups for p in group["params"]):
             if parameter.dim() > 1:
                 self._watched(parameter).look()
@@ -57,7 +57,7 @@ class Training:
 
 @contextmanager
 def watched() -> Iterator[Training]:
-    """Inside a ``with`` block, watch every step of an optimizer from ``torch.optim``."""
+    """Watch every step that an optimizer from ``torch.optim`` takes in a ``with`` block."""
     training = Training()
 
     def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Find the weights that a net multiplies by in the products that it runs."""
+"""Find the weights in the matrix products and convolutions that a network runs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from autograd_doctor.memory import DispatchMode, operation_name
 from torch import Tensor
 
-# The positions of the two factors among the arguments of PyTorch's own operations.
+# For each PyTorch operation, the positions of its two factors in the arguments.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
 
 
 class Products(DispatchMode):
-    """Record both factors of each matrix product and convolution in a ``with`` block."""
+    """In a ``with`` block, record both factors of each matrix product and convolution."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -23,7 +23,7 @@ class Products(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation. If it is a product, keep its factors."""
+        """Run an operation. If it is a product, record its factors."""
         first = _FACTORS.get(operation_name(func))
         if first is not None:
             left, right = args[first : first + 2]
@@ -32,11 +32,11 @@ class Products(DispatchMode):
 
 
 def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """Yield the weights of each product that a net runs, in order.
+    """Yield the weight of each product that a network runs, in order.
 
-    A weight is the factor that does not change when the data changes. ``one`` and ``other`` are two
-    batches of the same shape. If both factors are the same, the product does not depend on the
-    data.
+    The weight is the factor that does not change when the data changes. ``one`` and ``other`` are
+    two batches of the same shape. If both factors are equal for both batches, the product does not
+    depend on the data.
     """
     for same, _ in _told_apart(net, one, other):
         if len(same) == 1:
@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """For each product with a weight, in order, yield the data factor for ``one``."""
+    """For each product with a weight, in order, yield the other factor, computed from ``one``."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
@@ -53,7 +53,7 @@ def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Itera
 def _told_apart(
     net: Callable[[Tensor], Any], one: Tensor, other: Tensor
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """For each product, yield the factors that both batches share, and then the other factors."""
+    """For each product, yield the factors that are equal for both batches, and then the others."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:

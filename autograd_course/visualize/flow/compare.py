@@ -1,4 +1,4 @@
-"""Several flows side by side, with one player that steps through all of them."""
+"""Show several flows side by side, with one player that steps through all of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from autograd_course.visualize.kit.inputs import input_names
 
 
 class FlowComparison(FlowWidget):
-    """Several traces that step together. :func:`compare_flows` creates this widget.
+    """Several traces that advance step by step together. :func:`compare_flows` creates this widget.
 
     All flows go forward together and then back together. A shorter flow waits for the others.
     ``views`` contains the flows. The sign ≠ marks the differences between them.
@@ -33,7 +33,7 @@ class FlowComparison(FlowWidget):
         return self._marked([view.texts for view in self.views])
 
     def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Return the texts of each flow, followed by the differences in that flow."""
+        """Return the text of each flow, followed by the differences in that flow."""
         pairs = zip(texts, self._different(texts), strict=True)
         return [[*texts, different.code] for texts, different in pairs]
 
@@ -48,11 +48,11 @@ class FlowComparison(FlowWidget):
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         flows = (flow.frames(name, values, at) for flow in self.views)
         for texts in zip(*flows, strict=True):
-            yield None if None in texts else self._marked(texts)  # only if all flows have texts
+            yield (None if None in texts else self._marked(texts))  # only if all flows have text
 
     @property
     def png(self) -> bytes:
-        """The flows in one picture, each below its name."""
+        """The flows in one picture. Each flow is below its name."""
         named = [(s.name, s.picture.words, s.picture.layout) for s in self.views]
         return png_of_several(named, self._different([s.texts for s in self.views]))
 
@@ -65,8 +65,8 @@ class FlowComparison(FlowWidget):
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Return the step of each flow for every common step.
 
-    ``phases`` contains each flow's number of forward steps and of backward steps, without the
-    start.
+    For each flow, ``phases`` contains the number of forward steps and of backward steps, without
+    the start.
     """
     forward, back = (max(counts) for counts in zip(*phases, strict=True))
     return [
@@ -77,7 +77,7 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _verdict(views: Sequence[View], different: Sequence[Different]) -> str:
-    """Describe the differences, and list the gradients of the inputs that all flows share."""
+    """Describe the differences, and list the gradients of the inputs that all flows have."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
         for s in views
@@ -108,14 +108,14 @@ def compare_flows(
     step: int | None = None,
     depth: int | None = None,
 ) -> FlowComparison:
-    """Show how gradients flow through several functions of the same inputs, side by side.
+    """Show side by side how gradients flow through several functions of the same inputs.
 
-    A slider moves its input in all flows. The sign ≠ marks different operations and local factors.
+    A slider changes an input in all flows. The sign ≠ marks different operations and local factors.
 
     Args:
-        flows: Two or more functions by name, such as ``{"without STE": f, "with STE": g}``.
+        flows: A dictionary of two or more functions, such as ``{"without STE": f, "with STE": g}``.
         inputs: The arguments, as in :func:`gradient_flow`.
-        names: Names for the inputs. The default is the names of the first function's parameters.
+        names: Names for the inputs. By default, these are the first function's parameter names.
         sweep: The scalar inputs with sliders, as in :func:`gradient_flow`.
         step: The first step to show, as in :func:`gradient_flow`.
         depth: The depth at which modules are folded, as in :func:`gradient_flow`.
@@ -150,7 +150,7 @@ def _movable(name: str, views: Sequence[View]) -> bool:
 
 
 def _names(flows: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> Sequence[str]:
-    """Return the names of the inputs in the first function. All flows use these names."""
+    """Return the input names of the first function, which all flows use."""
     return input_names(next(iter(flows.values())), inputs, None)
 
 

@@ -1,4 +1,4 @@
-"""All texts of a trace: its cards, steps and details, for the page, the pictures and plain text."""
+"""Write all text about a trace: cards, steps and details, for the page, pictures and print."""
 
 import re
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import Summary, listed, size
 
 # --- The parts of a description -------------------------------------------------------------------
-# A template has numbered slots (``"∂ {4}"``). Two traces of the same graph differ only in their
-# texts, so a widget can replace all numbers in one frame.
+# A template has numbered slots (``"∂ {4}"``). Two traces of the same graph have the same templates,
+# so a widget can replace all numbers in one frame.
 
 Phase = Literal["start", "forward", "backward"]
 _SLOT = re.compile(r"\{(\d+)\}")
@@ -45,12 +45,13 @@ class Map:
 
 @dataclass(frozen=True)
 class Card:
-    """The texts of a node: its card, its full name, and the rows of its details.
+    """The text about a node: its card, its full name, and the rows of its details.
 
-    A row has a term, a text, and the value or gradient that must be known before the row appears.
-    ``mark`` is the template of the gradient's mark (:mod:`marks`), and ``source`` is the number of
-    a source in the script. ``opens`` is the group of a folded card, ``within`` lists the opened
-    groups around a card, innermost first, and ``badge`` is the text on its rim.
+    A row has a term, a description, and the value or gradient that must be known before the row
+    appears. ``mark`` is the template for the gradient's mark (:mod:`marks`), and ``source`` is the
+    index of the node's source code in the script. ``opens`` is the group that a folded card shows.
+    ``within`` lists the open groups around the card, innermost first. ``badge`` is the text on the
+    rim of the card.
     """
 
     kind: Kind
@@ -68,7 +69,7 @@ class Card:
 
     @property
     def lines(self) -> tuple[str, str, str]:
-        """The lines on the card. The gradient has a sign, so that color alone does not mark it."""
+        """The lines on the card. The gradient has a sign, so color is not the only cue."""
         return self.title, self.value, f"∂ {self.gradient}"
 
 
@@ -84,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """All texts of a trace. ``texts`` fills the slots.
+    """All text about a trace. ``texts`` contains the strings that fill the slots.
 
     ``factors`` and ``marks`` belong to the edges of the trace. ``groups`` contains the names of the
     groups, and ``sources`` contains the source code of the custom Functions.
@@ -100,12 +101,12 @@ class Script:
     texts: tuple[str, ...] = field(compare=False)
 
     def fill(self, template: str) -> str:
-        """Fill the slots of a template with the texts."""
+        """Fill the slots of a template with strings."""
         return _SLOT.sub(lambda slot: self.texts[int(slot[1])], template)
 
 
 def shape(scripts: Sequence[Script]) -> int:
-    """Return a checksum of everything in the scripts except their texts."""
+    """Return a checksum of the scripts, without the strings that fill the slots."""
     return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
 
 
@@ -115,7 +116,7 @@ _LONGEST_TITLE = 17
 
 
 def headline(trace: Trace) -> str:
-    """Name the traced function, the size of its graph, and the loss."""
+    """Write a headline: the traced function, the size of its graph, and the loss."""
     folded = [node.inside for node in trace.nodes if node.inside]
     computed = [node for node in trace.nodes if node.kind in ("op", "custom")]
     operations = len(computed) + sum(inside.operations for inside in folded)
@@ -127,7 +128,7 @@ def headline(trace: Trace) -> str:
 
 
 def results(node: Node) -> list[Row]:
-    """Return the value and the gradient of each output of a node, as rows of its details."""
+    """Return rows with the value and the gradient of each output of a node."""
     pairs = list(zip(node.values, node.gradients, strict=True))
     rows: list[Row] = []
     for index, (value, gradient) in enumerate(pairs):
@@ -139,7 +140,7 @@ def results(node: Node) -> list[Row]:
 
 
 def _kind(value: Summary) -> str:
-    """Name the dtype. Add the shape unless the text of the value begins with it."""
+    """Name the dtype. Add the shape unless the description of the value begins with it."""
     return value.dtype if value.statistics else f"{value.size}, {value.dtype}"
 
 
@@ -158,9 +159,9 @@ def product(node: Node, edge: Edge) -> str:
 
 
 def total(node: Node, uses: Sequence[Edge]) -> str:
-    """Write a fan-out as a sum, ``2 + 3 = 5``, or return ``""`` for larger tensors.
+    """Write the sum of a value's gradients, ``2 + 3 = 5``, or ``""`` for larger tensors.
 
-    For larger tensors, only the norms are shown, and norms do not add up.
+    For larger tensors, only norms are shown, and norms do not add up.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -176,7 +177,7 @@ def bracketed(text: str) -> str:
 
 
 def arriving(node: Node) -> Summaries:
-    """Return the gradients that the consumers of a node sent, before any hook."""
+    """Return the gradients that later nodes sent to a node, before any hook changed them."""
     if not node.before:
         return node.gradients
     return tuple(was or now for was, now in zip(node.before, node.gradients, strict=True))
@@ -194,7 +195,7 @@ def kept(saved: Saved, names: Sequence[str]) -> str:
 
 
 def sent(edge: Edge) -> str:
-    """Write the gradient that goes back along an edge, and its factor: ``4 (×4)``."""
+    """Write the gradient that goes back along an edge, and the local factor: ``4 (×4)``."""
     factor = times(edge)
     return each((edge.gradient,), "brief") + (f" ({factor})" if factor else "")
 
@@ -207,12 +208,12 @@ def times(edge: Edge) -> str:
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write one or two outputs side by side, or the number of outputs if there are more."""
+    """Write one or two outputs side by side. For more outputs, write their number."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 
 def each(summaries: Sequence[Summary | None], what: str) -> str:
-    """Write one property of every summary."""
+    """Write one property of each summary."""
     texts = [getattr(summary, what) if summary else "none" for summary in summaries]
     return "; ".join(texts)
 
@@ -223,18 +224,18 @@ def in_full(summary: Summary | None) -> str:
 
 
 def shortened(name: str) -> str:
-    """Cut a long name at its beginning, because the end of ``block.norm1.weight`` says more."""
+    """Cut a long name at its beginning, because its end (``norm1.weight``) says more."""
     return name if len(name) <= _LONGEST_TITLE else f"…{name[1 - _LONGEST_TITLE :]}"
 
 
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # the maximum number of uses of a value that are listed one by one
+_MOST_USES = 12  # if a value has more uses than this, they are only counted
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Describe a node in rows. Each has a term, a description, and the value it needs."""
+    """Describe a node in rows. A row has a term, a description, and the value that it needs."""
     if node.kind == "output":
         return results(node)
     size: Row = ("norm of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
@@ -330,12 +331,12 @@ _KINDS: dict[Kind, str] = {
 
 
 def script(trace: Trace) -> Script:
-    """Write the texts of a trace. For the same graph, scripts differ only in ``texts``."""
+    """Write all text about a trace. For the same graph, only ``texts`` differs."""
     return _Writer(trace).write()
 
 
 def describe(trace: Trace) -> str:
-    """Describe a trace step by step as plain text, with at most four significant digits."""
+    """Describe a trace step by step in plain text. Numbers have at most four digits."""
     if not isinstance(trace, Trace):
         raise TraceError(
             "describe needs a trace, such as trace_gradient_flow(loss, x), "
@@ -446,7 +447,7 @@ class _Writer:
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
 
     def _arrived(self, node: Node) -> str:
-        """Write the arriving gradient as a sum, followed by a hook's change to it and a warning."""
+        """Write the sum of the arriving gradients, a hook's change to the sum, and a warning."""
         uses = self.trace.out_of(node.id)
         single = len(node.gradients) == 1 and node.kind != "output"
         text = each(arriving(node), "brief")
@@ -470,7 +471,7 @@ class _Writer:
 
 
 def _badge(node: Node) -> str:
-    """Return the signs on the rim of a card: custom Functions and hooks."""
+    """Return the signs on the rim of a card, which mark custom Functions and hooks."""
     inside = len(node.inside.custom) if node.inside else 0
     hooked = bool(node.hooks or any(node.before))
     if node.kind == "custom":

@@ -1,4 +1,4 @@
-"""The differences between flows: different operations and different local factors."""
+"""Find the differences between flows: different operations and different local factors."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -10,32 +10,31 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script. The texts of the script may belong to different input values."""
+    """A flow and its script. The script's numbers can belong to other input values."""
 
     trace: Trace
     words: Script
 
 
 class Different(NamedTuple):
-    """The nodes and edges of one flow that differ from another flow's."""
+    """The nodes and edges of a flow that differ from those of another flow."""
 
     nodes: frozenset[int] = frozenset()
     edges: frozenset[int] = frozenset()
 
     @property
     def code(self) -> str:
-        """The differences as text, such as ``1 4/0``."""
+        """The differences in compact form, such as ``1 4/0``."""
         return "/".join(" ".join(map(str, sorted(part))) for part in self)
 
 
 def differences(flows: Sequence[Described]) -> list[Different]:
-    """Return each flow's differences from the first, and the first flow's differences from the
-    others.
+    """For each flow, return the nodes and edges that differ from the first flow.
 
-    A node differs if its counterpart is a different operation, or if it has no counterpart. An edge
-    differs if it has no counterpart or if its counterpart has a different local factor. An edge
-    does not count as different if the same operation only received different values, because these
-    follow from an earlier difference.
+    The first flow is compared with all other flows. A node differs if its counterpart is a
+    different operation, or if it has no counterpart. An edge differs if it has no counterpart or if
+    its counterpart has a different local factor. An edge is not marked if the same operation only
+    received different values, because these values follow from an earlier difference.
     """
     first, found = Different(), []
     for other in flows[1:]:
@@ -61,7 +60,7 @@ def _between(one: Described, other: Described) -> list[Different]:
 
 
 class _Way(NamedTuple):
-    """An edge into a node, its value, and its local factor, which may be empty."""
+    """An edge into a node, with its value and its local factor, which can be empty."""
 
     edge: int
     value: str
@@ -69,7 +68,7 @@ class _Way(NamedTuple):
 
 
 def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
-    """Return the edges into a node, by the index of the argument."""
+    """Return the edges into a node. The keys are the indices of the arguments."""
     words = flow.words
     return {
         edge.argument: _Way(
@@ -81,7 +80,7 @@ def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
 
 
 def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | None]]:
-    """Pair the nodes of two flows in the order of forward. ``None`` replaces a missing node."""
+    """Pair the nodes of two flows in forward order. ``None`` stands for a missing node."""
     ours, theirs = ([_operation(flow, n.id) for n in flow.nodes] for flow in (one, other))
     for _, i, k, j, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         yield from zip_longest(range(i, k), range(j, m))

@@ -1,4 +1,4 @@
-"""The picture as PNG. The state of pyplot does not change."""
+"""Draw the picture as PNG, without changing the state of pyplot."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,8 +49,8 @@ from autograd_course.visualize.kit.figure import small_png
 
 INK, PAPER, CARD, EDGE, SOFT = "#22262b", "#ffffff", "#f5f6f8", "#878f9a", "#5b636e"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
-# The sign of a gradient. Positive and mixed ones are vermilion, and negative ones are blue and
-# dashed.
+# The sign of a gradient. Positive and mixed gradients are vermilion. Negative gradients are blue
+# and dashed.
 SIGNS = {"plus": "#d55e00", "minus": "#0072b2", "mixed": "#d55e00", "zero": EDGE}
 SIGNS["broken"] = "#b3261e"
 DASHED, TRACK = (0, (1.6, 1.1)), "#c8cdd4"
@@ -60,7 +60,7 @@ Part = tuple[float, float, float, float]
 
 
 class Canvas:
-    """The part of a figure that shows one column: left, bottom, width and height, from 0 to 1."""
+    """The area of a figure that shows one column: left, bottom, width, height, from 0 to 1."""
 
     def __init__(self, figure: Figure, part: Part, column: Column) -> None:
         self.axes = figure.add_axes(part)
@@ -83,7 +83,7 @@ class Canvas:
         self.axes.add_artist(Polygon(list(curve.arrow), facecolor=color, edgecolor="none"))
 
     def card(self, box: Box, card: Card, words: Script) -> None:
-        """Draw a card with its texts."""
+        """Draw a card and the text on it."""
         custom, rim = card.kind == "custom", card.kind == "output"
         if card.kind == "module":
             self._rectangle(behind(box), 8, facecolor=CARD, edgecolor=EDGE, linewidth=1.2)
@@ -128,7 +128,7 @@ class Canvas:
         self._text(x, y, card.badge, PAPER, BADGE_TEXT, "bold")
 
     def factor(self, curve: Curve, text: str) -> None:
-        """Write the local factor of an edge."""
+        """Write the local factor next to an edge."""
         x, y = curve.label
         ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         self._text(x, y + 4, text, GRADIENT, weight="bold", bbox=ground)
@@ -187,7 +187,7 @@ _RIM = "#b9bfc7"
 
 
 class Grid:
-    """Collect cells and return artists: squares, dashes in the negative squares, and rims."""
+    """Collect heat-map cells and return artists: squares, dashes for negative cells, and rims."""
 
     def __init__(self) -> None:
         self._squares: list[list[tuple[float, float]]] = []
@@ -225,7 +225,7 @@ def _square(x: float, y: float, width: float, height: float) -> list[tuple[float
 
 
 def _mixed(color: str, share: float) -> str:
-    """Mix a color with the background, like an opacity in the widget."""
+    """Mix a color with the background. The result looks like a transparent color in the widget."""
     pairs = ((int(c[i : i + 2], 16) for c in (color, _GROUND)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 
@@ -236,13 +236,13 @@ _PIXELS = 72  # one pixel of the layout is one point
 _ALIKE = Different()
 # dots per inch; pictures with more pixels than the limit use the plain resolution
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5
-HEADING, _INDENT = 24.0, 20.0  # the height of a picture's name, and its indentation
+HEADING, _INDENT = 24.0, 20.0  # the height and the indentation of a picture's name
 KEY_WIDTH = 420.0  # the minimum width that leaves room for the key
 _SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the text of the key, a saved page, and text on it
 
 
 class Page:
-    """A figure with a size in pixels, on which pictures are painted. y increases downward."""
+    """A figure on which pictures are drawn. Its size is in pixels, and y increases downward."""
 
     def __init__(self, width: float, height: float) -> None:
         dpi = _SHARP if width * height <= _LARGE else _PLAIN
@@ -258,7 +258,7 @@ class Page:
         top: float = 0.0,
         different: Different = _ALIKE,
     ) -> None:
-        """Draw a picture with its upper left corner at a place, and mark the differences."""
+        """Draw a picture with its upper left corner at a position, and mark the differences."""
         for x, column in sheet.placed:
             lower = self.height - top - column.height
             corner = ((left + x) / self.width, lower / self.height)
@@ -273,7 +273,7 @@ class Page:
             self.text(left + sheet.width - 8, top + sheet.height - 6, key, SOFT, size, ha="right")
 
     def _turn(self, x: float, top: float, height: float) -> None:
-        """Draw a line from the foot of one column to the head of the next."""
+        """Draw a line from the bottom of one column to the top of the next."""
         ends = [1 - (top + RULE_TOP) / self.height, 1 - (top + height - FOOT) / self.height]
         rule = Line2D([x / self.width] * 2, ends, color=EDGE, linewidth=0.6)
         self.figure.add_artist(rule)
@@ -281,7 +281,7 @@ class Page:
         self.text(at, top + height - TURN_RISE, TURN, SOFT, TURN_SIZE, ha="right")
 
     def text(self, x: float, y: float, text: str, color: str, size: float, **look: Any) -> None:
-        """Write a line of text with its baseline at a height."""
+        """Write a line of text. Its baseline is at a given height."""
         self.figure.text(x / self.width, 1 - y / self.height, text, color=color, fontsize=size,
                          fontfamily=FONT, va="baseline", parse_math=False, **look)  # fmt: skip
 
@@ -297,7 +297,7 @@ def png(words: Script, drawn: Layout) -> bytes:
 def png_of_several(
     named: Sequence[tuple[str, Script, Layout]], different: Sequence[Different]
 ) -> bytes:
-    """Draw pictures below their names. Tall pictures are side by side if the page has room.
+    """Draw several pictures, each below its name. Tall pictures are side by side if they fit.
 
     ``different`` contains the differences in each picture.
     """
@@ -317,7 +317,7 @@ def png_of_several(
 def _column(
     canvas: Canvas, words: Script, drawn: Layout, column: Column, different: Different
 ) -> None:
-    """Draw the part of the picture that belongs to a column."""
+    """Draw one column of the picture."""
     for curve, mark in zip(drawn.curves, words.marks, strict=True):
         if column.meets(curve):
             canvas.edge(curve, words.fill(mark))

@@ -1,4 +1,4 @@
-"""Decide which nodes share a card: chains of reshapes, modules, and long runs."""
+"""Decide which nodes share a card: chains of reshapes, modules, and long runs of operations."""
 
 import heapq
 from collections import Counter
@@ -17,12 +17,12 @@ RESHAPING = frozenset(
 
 
 def fold(trace: Trace) -> Trace:
-    """Join each chain of reshaping nodes into its last node, if each node feeds only the next one.
+    """Join each chain of reshaping nodes into one node. Each node must feed only the next node.
 
     A chain lies inside one call of a module, or outside all modules.
 
-    The joined node takes its value and its ``grad_output`` from the last node of the chain, and
-    passes on the gradient of the first node.
+    The joined node has the value and the ``grad_output`` of the last node in the chain. It sends
+    back the gradient that the first node sends.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
@@ -85,14 +85,14 @@ def _moved(edge: Edge, number: dict[int, int], owner: dict[int, int]) -> Edge:
 # --- The nodes that belong together ---------------------------------------------------------------
 
 Place = dict[int, int | None]  # the group of each node
-# If more than ``_MOST`` objects are side by side, they are grouped into runs of at least
+# If a group contains more than ``_MOST`` objects, they are grouped into runs of at least
 # ``_PIECE``.
 _MOST, _PIECE = 40, 20
 
 
 @dataclass
 class _Branch:
-    """A group during the creation of the tree. It knows its contents instead of its position."""
+    """A group while the tree is being built. It holds its contents instead of its position."""
 
     name: str
     kind: str
@@ -100,13 +100,13 @@ class _Branch:
 
 
 def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
-    """Turn the calls in ``trace.groups`` into a useful tree.
+    """Convert the module calls in ``trace.groups`` to a tree of groups that is useful to draw.
 
-    The innermost group that contains all uses of a parameter also contains the parameter. Inputs
-    with the names ``given`` stay outside. A group with a single object is dropped, and so is a
-    group that contains only another group. If more than forty objects are side by side, they are
-    grouped into runs of twenty. If ``opened``, the outermost call is not a group, because it is the
-    traced function.
+    A parameter belongs to the innermost group that contains all its uses. Inputs with the names
+    ``given`` stay outside all groups. A group is dropped if it contains a single object or only
+    another group. If a group contains more than forty objects, they are grouped into runs of
+    twenty. If ``opened`` is true, the outermost call is not a group, because it is the traced
+    function.
     """
     computed: Place = {n.id: n.group for n in trace.nodes if n.kind in ("op", "custom")}
     home = computed | _homes(trace, computed, given)
@@ -137,7 +137,7 @@ def _homes(trace: Trace, place: Place, given: Sequence[str]) -> Place:
 
 
 def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
-    """Return the contents of a branch, without groups that would not save a card."""
+    """Return the contents of a group, without inner groups that would not save a card."""
     kept: list[_Branch | int] = []
     for thing in branch.inside:
         if isinstance(thing, int):
@@ -152,7 +152,7 @@ def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
 
 
 def _first(thing: "_Branch | int", computed: set[int]) -> int:
-    """Return the first node that an object computes. For a leaf, this is the leaf."""
+    """Return the first node that an object computes. A leaf is its own first node."""
     if isinstance(thing, int):
         return thing
     nodes = [_first(part, computed) for part in thing.inside]
@@ -160,7 +160,7 @@ def _first(thing: "_Branch | int", computed: set[int]) -> int:
 
 
 def _cut(branch: _Branch, computed: set[int], path: str = "") -> None:
-    """Cut a list that is too long to display into runs of consecutive operations."""
+    """If a list is too long to display, cut it into runs of consecutive operations."""
     things = [t for t in branch.inside if isinstance(t, _Branch) or t in computed]
     if len(things) > _MOST:
         length = max(_PIECE, -(-len(things) // _MOST))
@@ -207,7 +207,7 @@ Owner = tuple[bool, int]  # whether the key is a group, and the number of the gr
 
 
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
-    """Return the groups to open, which are all groups at a depth less than ``depth``.
+    """Return the groups to open: all groups at a depth less than ``depth``.
 
     If ``depth`` is None, groups are opened level by level from the outside, as long as there are at
     most sixty cards. Groups of the same kind and depth are opened together or not at all, so that
@@ -230,7 +230,7 @@ def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
 
 
 def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int]) -> list[list[int]]:
-    """Sort groups by kind. The kinds that add the fewest cards when opened come first."""
+    """Sort groups by kind. Kinds that add few cards when they are opened come first."""
     kinds: dict[str, list[int]] = {}
     for group in groups:
         kinds.setdefault(trace.groups[group].kind, []).append(group)
@@ -248,11 +248,10 @@ def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:
 
 
 def shown(trace: Trace, opened: Collection[int]) -> Trace:
-    """Return the trace in which each closed group is one node.
+    """Return a trace in which each closed group is one node.
 
-    The values of this node are the values that leave the group, and its gradients are the gradients
-    that come back to the group. A group is opened if drawing it would need edges in both
-    directions.
+    The values of this node are the outputs of the group, and its gradients are the gradients of
+    these outputs. If closed groups would form a cycle, they are opened.
     """
     if not trace.groups:
         return trace
@@ -279,7 +278,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """Return the place in forward where each object begins. A group's parameters come first."""
+    """For each object, return the place where it begins in forward. Parameters come first."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":
@@ -290,7 +289,7 @@ def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
 def _sorted(
     owners: Iterable[Owner], links: Iterable[tuple[Owner, Owner]], key: Mapping[Owner, int]
 ) -> list[Owner]:
-    """Sort so that links go forward. If several orders are possible, sort by key."""
+    """Sort so that links point forward. If several orders are possible, sort by key."""
     links = list(links)
     waiting = Counter(target for _, target in links)
     after: dict[Owner, list[Owner]] = {}

@@ -1,4 +1,4 @@
-"""The position of everything in a layered drawing. The pictures and the widget share it."""
+"""Compute the position of everything in a layered drawing, for the pictures and the widget."""
 
 import math
 from collections import Counter
@@ -21,12 +21,12 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Flow:
-    """A direction, and the distances in pixels that it needs.
+    """The direction of a drawing, and the distances in pixels that depend on the direction.
 
     ``gap`` is the distance between two ranks without labels, and ``beside`` is the distance between
-    neighboring cards in a rank. ``ports`` is the fraction of a card's side, around its middle, at
-    which edges arrive. ``badge`` is the center of a custom Function's badge on the upper rim of its
-    card, from 0 to 1.
+    neighboring cards in a rank. Edges arrive in the middle part of a card's side, and ``ports`` is
+    the length of this part as a fraction of the side. ``badge`` is the center of a custom
+    Function's badge on the upper rim of its card, from 0 to 1.
     """
 
     downward: bool
@@ -36,7 +36,7 @@ class Flow:
     badge: float
 
     def turned(self, first: float, second: float) -> Point:
-        """Turn (x, y) into (along, across), or (along, across) into (x, y)."""
+        """Convert (x, y) to (along, across), or (along, across) to (x, y)."""
         return (second, first) if self.downward else (first, second)
 
 
@@ -48,15 +48,14 @@ DOWN = Flow(downward=True, gap=38.0, beside=34.0, ports=0.45, badge=1.0)
 # --- Ranks, and the order inside each -------------------------------------------------------------
 # A rank is a column if a drawing runs from left to right, and a row if it runs from top to bottom.
 
-# A place in a rank: a node's number, or (edge, rank) if an edge only passes through.
+# A place in a rank: the number of a node, or (edge, rank) if an edge passes through the rank.
 Place = int | tuple[int, int]
 _SWEEPS = 12
 
 
 @dataclass(frozen=True)
 class Layers:
-    """``ranks`` contains the places in their order, and ``links`` connects places of adjacent
-    ranks.
+    """Ordered ``ranks`` of places, and ``links`` between places in adjacent ranks.
 
     ``routes[edge]`` contains the places along an edge, including its two ends.
     """
@@ -67,7 +66,7 @@ class Layers:
 
     @cached_property
     def rank_of(self) -> dict[Place, int]:
-        """The rank of every place."""
+        """A dictionary that maps each place to its rank."""
         return {place: r for r, rank in enumerate(self.ranks) for place in rank}
 
     @property
@@ -77,7 +76,7 @@ class Layers:
 
 
 def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
-    """Put the topologically numbered nodes ``0 … count - 1`` into ordered ranks."""
+    """Assign the topologically numbered nodes ``0 … count - 1`` to ranks, and order each rank."""
     rank = _ranks(count, edges)
     routes: list[list[Place]] = [
         [source, *((edge, c) for c in range(rank[source] + 1, rank[target])), target]
@@ -94,7 +93,7 @@ def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Place every node as close to the end as the longest path behind it allows."""
+    """Put each node into the last rank from which the longest path to the end still fits."""
     behind = [0] * count
     for source, target in sorted(edges, key=lambda edge: -edge[1]):
         behind[source] = max(behind[source], behind[target] + 1)
@@ -127,7 +126,7 @@ def _neighbors(links: list[tuple[Place, Place]]) -> tuple[Neighbors, Neighbors]:
 
 
 def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[list[Place]]:
-    """Sort each rank by the mean position of its neighbors in the rank before."""
+    """Sort each rank by the mean position of each place's neighbors in the previous rank."""
     ranks = [list(rank) for rank in ranks]
     order = range(1, len(ranks)) if forward else range(len(ranks) - 2, -1, -1)
     for c in order:
@@ -192,13 +191,13 @@ _LEAF = 0.1  # the weight of an input relative to a computed node
 
 @dataclass(frozen=True)
 class Room:
-    """The sizes of the cards in a rank, and the distance between them."""
+    """The sizes of the cards in a rank, and the distances between cards."""
 
     sizes: Sequence[float]
     beside: float
 
     def size(self, place: Place) -> float:
-        """Return the space that a place needs in its rank, which is 0 for a passing edge."""
+        """Return the space that a place needs in its rank. A passing edge needs none."""
         return self.sizes[place] if isinstance(place, int) else 0.0
 
     def distances(self, rank: Sequence[Place]) -> list[float]:
@@ -212,7 +211,7 @@ class Room:
 
 
 def across(layers: Layers, room: Room) -> dict[Place, float]:
-    """Return the middle of every place across the flow. The drawing begins at 0."""
+    """Return the center of each place across the flow. The drawing begins at 0."""
     middle = _stacked(layers, room)
     leaves = _leaves(layers)
     near = _near(layers, leaves)
@@ -236,7 +235,7 @@ def _leaves(layers: Layers) -> set[Place]:
 
 
 def _passages(layers: Layers) -> list[list[Place]]:
-    """Return the places that each long edge passes, starting with short edges."""
+    """Return the places that each long edge passes through. Short edges come first."""
     routes = sorted(layers.routes, key=len)
     return [route[1:-1] for route in routes if len(route) > 2]
 
@@ -256,7 +255,7 @@ def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
 def _straighten(
     places: Sequence[Place], layers: Layers, middle: dict[Place, float], room: Room
 ) -> None:
-    """Align places of adjacent ranks, as close to their mean as their neighbors allow."""
+    """Align the places of adjacent ranks, as far as their neighbors leave room."""
     least, most = float("-inf"), float("inf")
     for place in places:
         rank = layers.ranks[layers.rank_of[place]]
@@ -296,10 +295,10 @@ def _wanted(near: Sequence[tuple[Place, float]], middle: dict[Place, float]) -> 
 def _fitted(
     wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
 ) -> list[float]:
-    """Return the positions closest to the desired ones that keep the distances (least squares).
+    """Return the positions that keep the distances and are closest to the desired ones.
 
-    After subtracting the distances, this is isotonic regression, which pooling adjacent violators
-    solves.
+    Closest means least squares. If the distances are subtracted, this is isotonic regression, which
+    the pool-adjacent-violators algorithm solves.
     """
     offsets = list(accumulate(distances))
     pools: list[tuple[float, float, int]] = []
@@ -322,11 +321,10 @@ ARROW = 10.0
 
 @dataclass(frozen=True)
 class Curve:
-    """An edge: an arrow, a label, and cubic Bézier pieces that each start where the last one ends.
+    """An edge: an arrow, a label, and a chain of cubic Bézier curves.
 
-    ``points[0]`` is the start. Each group of three further points consists of two control points
-    and an end. ``arrow`` is a triangle whose first point is its tip, and ``label`` is the middle of
-    the label.
+    ``points[0]`` is the start. Each curve adds three points: two control points and an end.
+    ``arrow`` is a triangle whose first point is its tip, and ``label`` is the center of the label.
     """
 
     points: tuple[Point, ...]
@@ -336,7 +334,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Placement:
-    """The positions: the two ends of each rank along the flow, and each place's middle across it.
+    """Where each rank begins and ends along the flow, and each place's center across the flow.
 
     ``sizes`` contains the sizes of the cards along and across the flow.
     """
@@ -348,7 +346,7 @@ class Placement:
 
 
 def curved(layers: Layers, placed: Placement, labels: Sequence[float]) -> list[Curve]:
-    """Draw every edge from the end of its source to the beginning of its target, around obstacles.
+    """Draw every edge from the end of its source to the start of its target, and avoid the cards.
 
     ``labels`` contains the widths of the edges' labels.
     """
@@ -371,7 +369,7 @@ def _shifts(route: Sequence[Place], first: float, last: float) -> list[tuple[Pla
 
 
 def _ends(place: Place, rank: int, placed: Placement) -> Point:
-    """Return where a place begins and ends along the flow. An edge occupies its whole rank."""
+    """Return where a place begins and ends along the flow. An edge spans its whole rank."""
     begin, end = placed.spans[rank]
     if isinstance(place, tuple):
         return begin, end
@@ -380,7 +378,7 @@ def _ends(place: Place, rank: int, placed: Placement) -> Point:
 
 
 def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
-    """At one end of each node, spread the edges over the node's side, in their order."""
+    """At one end of each node, spread the edges over the side of the card, in their order."""
     following = -2 if end else 1
     at: dict[int, list[int]] = {}
     for edge, route in enumerate(layers.routes):
@@ -454,10 +452,9 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """All positions. ``boxes[i]`` and ``badges[i]`` belong to node ``i``, ``curves[j]`` to edge
-    ``j``.
+    """All positions: ``boxes[i]`` and ``badges[i]`` for node ``i``, ``curves[j]`` for edge ``j``.
 
-    ``reading`` contains the nodes in reading order, which is topological. ``downward`` says that
+    ``reading`` contains the nodes in reading order, which is topological. ``downward`` says whether
     the drawing runs from top to bottom.
     """
 
@@ -477,7 +474,7 @@ class Sizes(NamedTuple):
     labels: tuple[float, ...]
 
     def with_(self, other: "Sizes") -> "Sizes":
-        """Return sizes that are large enough for both sets of texts."""
+        """Return sizes that are large enough for the cards and labels of both."""
         cards = (
             (max(w, v), max(h, k)) for (w, h), (v, k) in zip(self.cards, other.cards, strict=True)
         )
@@ -485,15 +482,15 @@ class Sizes(NamedTuple):
 
 
 def text_width(text: str, size: float = LINE) -> float:
-    """Estimate the width of a text in pixels. The estimate is rarely too small."""
+    """Estimate the width of a string in pixels. The estimate is rarely too small."""
     return len(text) * size * _WIDTH_OF_LETTER
 
 
 def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     """Lay out a trace from left to right or, if it is deep, from top to bottom.
 
-    ``sizes`` contains the sizes of cards and labels. By default, the texts determine them. The
-    layout is deterministic and takes about ten milliseconds for 60 nodes.
+    ``sizes`` contains the sizes of cards and labels. By default, they are computed from the text.
+    The layout is deterministic and takes about ten milliseconds for 60 nodes.
     """
     cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
@@ -509,13 +506,13 @@ def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
 
 
 def needed(words: Script) -> Sizes:
-    """Return the sizes of cards and labels, computed from their texts."""
+    """Return the sizes of cards and labels, computed from their text."""
     cards = tuple(card_size(words, card) for card in words.cards)
     return Sizes(cards, tuple(text_width(words.fill(text)) for text in words.factors))
 
 
 def card_size(words: Script, card: Card) -> Point:
-    """Return the width and height of a card, computed from its texts and heat maps."""
+    """Return the width and height of a card, computed from its text and heat maps."""
     title, *numbers = card.lines
     widths = [text_width(title, TITLE), *(text_width(words.fill(line)) for line in numbers)]
     maps = [(m.columns * cell_size(m.columns), m.rows * cell_size(m.columns)) for m in card.maps]
@@ -540,7 +537,7 @@ def _placed(
 def _spans(
     layers: Layers, flow: Flow, cards: Sequence[float], labels: Sequence[float]
 ) -> list[Point]:
-    """Return the beginning and end of every rank along the flow. Gaps leave room for labels."""
+    """Return where each rank begins and ends along the flow. The gaps leave room for labels."""
     longest = [0.0] * len(layers.ranks)
     for route, label in zip(layers.routes, labels, strict=True):
         rank = layers.rank_of[route[-1]]
@@ -581,9 +578,9 @@ def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
 # --- A tall drawing on a page ---------------------------------------------------------------------
 
 BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
-TURN, TURN_SIZE = "continued →", 9.0  # the text at the foot of a column, and its size in pixels
-TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its distance from the foot and from the next column
-RULE_TOP = 8.0  # the distance from the head of the columns to the line between them
+TURN, TURN_SIZE = "continued →", 9.0  # the text at the bottom of a column, and its size in pixels
+TURN_RISE, TURN_ASIDE = 22.0, 4.0  # the distance to the bottom, and to the next column
+RULE_TOP = 8.0  # the distance from the top of the columns to the line between them
 WIDEST = 1200.0  # the maximum width that a page shows without shrinking the text
 _TALL, _COLUMN = 1400.0, 1000.0  # the height above which a drawing is cut, and a column's height
 # Room for a badge and an arrowhead above a card, and for the card behind it.
@@ -593,7 +590,7 @@ _HALF_LABEL = 9.0
 
 @dataclass(frozen=True)
 class Column:
-    """The part of a drawing in one column."""
+    """One column of a drawing."""
 
     left: float
     top: float
@@ -619,20 +616,20 @@ class Column:
         return self.top <= curve.label[1] < self.bottom
 
     def meets(self, curve: Curve) -> bool:
-        """Whether an edge begins in, ends in or passes through the column."""
+        """Whether an edge begins in, ends in, or passes through the column."""
         heights = [y for _, y in (*curve.points, *curve.arrow)]
         return min(heights) < self.bottom and max(heights) > self.top
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A drawing and its columns. A drawing has one column unless it is tall and narrow."""
+    """A drawing that is divided into columns. Only tall and narrow drawings have several."""
 
     drawn: Layout
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, from left to right: as many as the height requires and the width allows."""
+        """The columns, from left to right. Their number depends on the height and the width."""
         drawn = self.drawn
         tall = drawn.downward and drawn.height > _TALL
         asked = math.ceil(drawn.height / _COLUMN) if tall else 1
@@ -644,7 +641,7 @@ class Sheet:
 
     @property
     def placed(self) -> Iterator[tuple[float, Column]]:
-        """Each column, and the position of its left side."""
+        """Each column, with the position of its left side."""
         left = 0.0
         for column in self.columns:
             yield left, column
@@ -652,7 +649,7 @@ class Sheet:
 
     @property
     def turns(self) -> list[float]:
-        """The position of the middle between each column and the next one."""
+        """The middle of each gap between two columns."""
         return [left - BETWEEN / 2 for left, _ in self.placed][1:]
 
     @property
@@ -675,7 +672,7 @@ Part = tuple[float, float]  # the range of a column
 
 
 def _parts(drawn: Layout, count: int) -> list[Part]:
-    """Cut the drawing into at most ``count`` parts of about equal length."""
+    """Cut the drawing into at most ``count`` pieces of about equal length."""
     cuts, height = _cuts(drawn), drawn.height / count
     while len(found := list(_filled(cuts, height))) > count:
         height *= 1.02
@@ -683,7 +680,7 @@ def _parts(drawn: Layout, count: int) -> list[Part]:
 
 
 def _cuts(drawn: Layout) -> list[float]:
-    """Return the positions where a cut avoids all cards and labels, and the end of the drawing."""
+    """Return the positions where a cut crosses no card or label, and the end of the drawing."""
     taken = [(box.y - _RISE, box.y + box.height + _FALL) for box in drawn.boxes]
     taken += [(c.label[1] - _HALF_LABEL, c.label[1] + _HALF_LABEL) for c in drawn.curves]
     cuts, reached = [], 0.0
@@ -695,7 +692,7 @@ def _cuts(drawn: Layout) -> list[float]:
 
 
 def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
-    """Fill parts with the pieces between cuts. Each part is at most ``height`` long if possible."""
+    """Combine the pieces between cuts into parts. Parts are at most ``height`` long if possible."""
     top = last = 0.0
     for cut in cuts:
         if cut - top > height and last > top:
@@ -706,7 +703,7 @@ def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
 
 
 def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
-    """Return a part that is as wide as its contents: cards, badges, labels and passing edges."""
+    """Crop a part to the width of its contents: cards, badges, labels and passing edges."""
     cards = [box for box in drawn.boxes if top <= box.y < bottom]
     badges = [box for box in drawn.badges if top <= box.y < bottom]
     ends = [end for box in (*cards, *badges) for end in (box.x, box.x + box.width + _FALL)]
@@ -730,39 +727,39 @@ _BEHIND = 4.0  # the visible part of the card behind a folded card
 
 
 def radius(box: Box, card: Card) -> float:
-    """Return the radius of a card's corners. An input is a pill."""
+    """Return the radius of a card's corners. Input cards have semicircular ends."""
     return min(box.height / 2, ROUNDEST) if card.kind == "input" else 8
 
 
 def behind(box: Box) -> Box:
-    """Return the box of the card behind a folded card, which shows that it contains others."""
+    """Return the bounding box of the card that is drawn behind a folded card."""
     return Box(box.x + _BEHIND, box.y + _BEHIND, box.width, box.height)
 
 
 def label_box(curve: Curve, text: str) -> Box:
-    """Return the box of an edge's local factor."""
+    """Return the bounding box of the local factor on an edge."""
     (x, y), width = curve.label, text_width(text) + _ASIDE
     return Box(x - width / 2, y - LABEL_HEIGHT / 2, width, LABEL_HEIGHT)
 
 
 def unlike_card(box: Box) -> Point:
-    """Return the position of the difference sign on a card: at its upper left corner."""
+    """Return the position of the difference sign for a card: the card's upper left corner."""
     return box.x + 4, box.y + 4
 
 
 def unlike_label(box: Box) -> Point:
-    """Return the position of the difference sign at a factor: above it."""
+    """Return the position of the difference sign for a local factor: above the factor."""
     return box.x + box.width / 2, box.y - UNLIKE + 1
 
 
 def gauge_ends(box: Box, card: Card) -> tuple[float, float]:
-    """Return the positions where a full bar begins and ends, away from the round corners."""
+    """Return where a full-length gradient bar begins and ends between the rounded corners."""
     clear = 0.62 * radius(box, card) if card.kind == "input" else 8
     return box.x + clear, box.x + box.width - clear
 
 
 def map_corners(box: Box, card: Card) -> list[tuple[Map, float, float]]:
-    """Return a card's heat maps, each with its upper left corner."""
+    """Return the heat maps of a card, each with its upper left corner."""
     widths = [m.columns * cell_size(m.columns) for m in card.maps]
     x = box.x + (box.width - sum(widths) - MAP_GAP * (len(widths) - 1)) / 2
     starts = accumulate([x, *(width + MAP_GAP for width in widths)])

@@ -1,4 +1,4 @@
-"""Gradients and small tensors as a few characters, for the drawings and the page."""
+"""Write gradients and small tensors as a few characters, for the drawings and the page."""
 
 import math
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from autograd_course.visualize.kit.formatting import Summary, number
 # its own mark, and so do nan and infinity.
 
 VANISHING, EXPLODING = 1e-6, 1e4
-_LEAST, _MOST = 1e-8, 1e2  # the sizes for zero and for full length, on a logarithmic scale
+_LEAST, _MOST = 1e-8, 1e2  # the sizes that have length zero and full length, on a logarithmic scale
 _THIN, _THICK = 1.0, 4.0  # the width of an edge in pixels
 LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
 
 def mark(gradient: Summary | None, unit: float) -> str:
-    """Write the sign and the length in percent: ``+80`` is as large as the loss's gradient."""
+    """Write a gradient's sign and its length in percent. ``+80`` is as large as at the loss."""
     if not isinstance(gradient, Reading) or gradient.sign == "0":
         return "0"
     if gradient.sign == "!":
@@ -35,7 +35,7 @@ def length(written: str) -> float:
 
 
 def look(written: str) -> str:
-    """Return the name of a mark's style."""
+    """Return the name of the style for a mark."""
     return LOOKS[written[0]]
 
 
@@ -45,7 +45,7 @@ def thickness(written: str) -> float:
 
 
 def flag(gradient: Summary | None, unit: float) -> str:
-    """Return a warning about the norm of a gradient in one or two words, or ``""``."""
+    """Return a warning in one or two words about a gradient's norm, or ``""``."""
     if not isinstance(gradient, Reading):
         return ""
     if gradient.sign == "!":
@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Write a phrase that compares a gradient's norm with the norm of the loss's gradient."""
+    """Write a phrase that compares the norm of a gradient with the norm at the loss."""
     if gradient is None:
         return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -83,7 +83,7 @@ CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8  # pixels of a cell; smaller in maps with 
 
 
 def coded(heat: Heat) -> str:
-    """Write the levels of a heat map, row by row."""
+    """Write the levels of a heat map as characters, row by row."""
     largest = max((abs(cell) for cell in heat.cells if math.isfinite(cell)), default=0.0)
     return "".join(_letter(cell, largest) for cell in heat.cells)
 
@@ -108,7 +108,7 @@ def shade(letter: str) -> tuple[str, float]:
 
 
 def cell_size(columns: int) -> float:
-    """Return the side of a cell on a card, in pixels."""
+    """Return the side length of a heat-map cell on a card, in pixels."""
     return CELL if columns <= _WIDE else SMALL_CELL
 
 

@@ -60,10 +60,10 @@ from autograd_course.visualize.kit.inputs import (
 
 
 class ForwardValues(DispatchMode):
-    """Record every differentiable tensor that an operation reads, by the node that created it.
+    """Record the value of every differentiable tensor that an operation reads.
 
-    The second node's forward reads the tensor between two nodes. At this moment, the tensor still
-    has the value that belongs to the graph, even if it is changed in place later. For each storage,
+    The values are stored by the node that created the tensor. They are recorded when the next
+    operation reads the tensor, before later code can change the tensor in place. For each storage,
     ``born`` contains autograd's next node number at the time when the storage was filled
     (:func:`saved_tensors`).
     """
@@ -88,13 +88,13 @@ class ForwardValues(DispatchMode):
         return result
 
     def note(self, tensor: Tensor) -> None:
-        """Remember the tensor's value, unless it has no node or its value is already recorded."""
+        """Record the tensor's value, unless it has no node or its value is already recorded."""
         if (node := tensor.grad_fn) is not None and (node, tensor.output_nr) not in self.of:
             self.of[node, tensor.output_nr] = Reading.of(tensor)
             self._tensors[node, tensor.output_nr] = tensor
 
     def hooks(self) -> dict[GraphNode, tuple[str, ...]]:
-        """List the registered tensor hooks by node, and release the tensors."""
+        """List the registered tensor hooks, by node, and drop the references to the tensors."""
         found: dict[GraphNode, tuple[str, ...]] = {}
         for (node, _), tensor in self._tensors.items():
             found[node] = found.get(node, ()) + tensor_hooks(tensor)
@@ -103,13 +103,13 @@ class ForwardValues(DispatchMode):
 
 
 def tensor_hooks(tensor: Tensor) -> tuple[str, ...]:
-    """Name the hooks that ``tensor.register_hook`` put on a tensor."""
+    """Return the names of the hooks that ``register_hook`` added to a tensor."""
     hooks = (tensor._backward_hooks or {}).values()
     return tuple(getattr(hook, "__name__", type(hook).__name__) for hook in hooks)
 
 
 def address(tensor: Tensor) -> int:
-    """Return the address of a tensor's storage, or 0 if it has none."""
+    """Return the memory address of a tensor's storage, or 0 if it has none."""
     return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
 
 
@@ -126,12 +126,10 @@ ELEMENTWISE = frozenset(
 
 
 class BackwardGradients:
-    """Record, with hooks, the gradients that each node receives and sends, and the order of the
-    nodes.
+    """Record which gradients each node receives and sends, and in which order the nodes run.
 
-    ``before`` has an entry if a hook changed the gradient that the consumers of a node sent.
-    PyTorch does not list the hooks of a node, so this class compares the gradients before and
-    after.
+    ``before`` has an entry for each gradient that a hook changed. PyTorch does not list the hooks
+    of a node, so this class compares the sent gradients with the received gradient.
     """
 
     def __init__(self) -> None:
@@ -145,7 +143,7 @@ class BackwardGradients:
 
     @contextmanager
     def watching(self, nodes: Sequence[GraphNode]) -> Iterator[None]:
-        """Hook all nodes inside a ``with`` block, and remove the hooks at its end."""
+        """In a ``with`` block, put hooks on all nodes. Remove the hooks at the end of the block."""
         handles = []
         for node in (node for node in nodes if not is_leaf(node)):
             handles.append(node.register_prehook(partial(self._receive, node)))
@@ -159,7 +157,7 @@ class BackwardGradients:
 
     @torch.no_grad()
     def add(self, node: GraphNode, output: int, gradient: Tensor | None) -> None:
-        """Add up the gradients on their way to an output of a node."""
+        """Add a gradient to the sum of the gradients that were sent to a node's output."""
         if gradient is not None:
             there = self._waiting.setdefault(node, {})
             there[output] = there[output] + gradient if output in there else gradient
@@ -174,7 +172,7 @@ class BackwardGradients:
             )
 
     def _receive(self, node: GraphNode, grad_outputs: Sequence[Tensor | None]) -> None:
-        # Copy the gradients before backward runs, because backward might change them in place.
+        # Copy the gradients before backward runs, because backward can change them in place.
         self.running = node
         self._arrived = [None if g is None else g.detach().clone() for g in grad_outputs]
         self.received[node] = summaries(grad_outputs)
@@ -190,7 +188,7 @@ class BackwardGradients:
 
 @torch.no_grad()
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
-    """Whether two gradients differ by more than the rounding of a different summation order."""
+    """Whether two gradients differ by more than rounding, which depends on the order of sums."""
     if was is None or now is None:
         return was is not now and was is not None
     if was.layout != now.layout or was.shape != now.shape:
@@ -204,7 +202,7 @@ def changed(was: Tensor | None, now: Tensor | None) -> bool:
 
 
 def summaries(tensors: Sequence[Tensor | None]) -> Summaries:
-    """Summarize each tensor. Undefined tensors stay ``None``."""
+    """Summarize each tensor. ``None`` stays ``None``."""
     return tuple(None if tensor is None else Reading.of(tensor) for tensor in tensors)
 
 
@@ -224,7 +222,7 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Whether division by every element is possible."""
+    """Whether every element is finite and not zero, so that division is possible."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
@@ -238,7 +236,7 @@ def _divides(gradient: Tensor) -> bool:
 
 @dataclass
 class ModuleCall:
-    """A module call. Its nodes have the numbers from ``begin`` to ``end``, excluding ``end``."""
+    """A module call. Its nodes have numbers from ``begin`` up to, but not including, ``end``."""
 
     path: str
     kind: str
@@ -248,7 +246,7 @@ class ModuleCall:
 
 
 class ModuleCalls:
-    """Record every module call inside a ``with`` block. ``paths`` maps ids to module names."""
+    """In a ``with`` block, record every module call. ``paths`` maps ids to module names."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         self.made: list[ModuleCall] = []
@@ -257,7 +255,7 @@ class ModuleCalls:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hook all modules inside a ``with`` block."""
+        """In a ``with`` block, put hooks on all modules."""
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -286,12 +284,12 @@ def _next_number() -> int:
 
 
 def innermost(calls: Sequence[ModuleCall], number: int) -> int | None:
-    """Return the innermost call that created the node with this number."""
+    """Return the innermost module call in which the node with this number was created."""
     return max((i for i, c in enumerate(calls) if c.begin <= number < c.end), default=None)
 
 
 def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """Name the modules that ``fn`` is, contains, or receives as an argument."""
+    """Return names for the modules that ``fn`` is, contains, or receives as an argument."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner}
     if inspect.isfunction(fn):
@@ -301,7 +299,7 @@ def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
 
 
 def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
-    """Name every module inside the roots by its path. The keys are the ``id`` of each module."""
+    """Return the path of every module inside the roots. The keys are the ``id`` of each module."""
     paths: dict[int, str] = {}
     for name, root in roots.items():
         for path, module in root.named_modules():
@@ -319,11 +317,11 @@ _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 
 
 def saved_tensors(node: GraphNode, born: Mapping[int, int]) -> tuple[Saved, ...]:
-    """Return the tensors that a custom Function passed to ``save_for_backward``, with their roles.
+    """Return the tensors that a custom Function passed to ``save_for_backward``, and their roles.
 
-    For each storage address, ``born`` contains the next node number when the storage was filled.
-    Storages filled before the Function's node are its inputs, and later storages were computed
-    inside.
+    ``born`` maps the address of each storage to autograd's next node number when the storage was
+    filled. A storage that was filled before the Function's node is an input. A storage that was
+    filled later was computed inside the Function.
     """
     if not is_custom(node):
         return ()
@@ -349,7 +347,7 @@ def _role(node: GraphNode, tensor: Tensor, born: Mapping[int, int]) -> tuple[Rol
 
 
 def attributes(node: GraphNode) -> tuple[tuple[str, str], ...]:
-    """Return the attributes that a custom Function put on its ctx, as text."""
+    """Return the attributes that a custom Function stored on its ctx, as text."""
     if not is_custom(node):
         return ()
     return tuple((name, _written(value)) for name, value in vars(node).items())
@@ -363,7 +361,7 @@ def _written(value: Any) -> str:
 
 
 def source_of(node: GraphNode) -> Source | None:
-    """Return the source of a custom Function's ``forward`` and ``backward``, if it is available."""
+    """Return the source code of a custom Function's ``forward`` and ``backward``, if available."""
     if not is_custom(node):
         return None
     function = node._forward_cls
@@ -390,7 +388,7 @@ def _text(function: type, name: str) -> str:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes, still with the nodes of PyTorch's graph. ``nodes`` is in forward order."""
+    """Both passes, with the nodes of PyTorch's graph. ``nodes`` is in forward order."""
 
     nodes: Sequence[GraphNode]
     roots: Sequence[tuple[GraphNode, int]]
@@ -409,8 +407,8 @@ class Passes:
 class Names:
     """The names of the traced function, and of tensors by ``id``.
 
-    ``given`` contains the names of the arguments. ``whole`` says that ``fn`` is itself a module and
-    not a function that calls modules.
+    ``given`` contains the names of the arguments. ``whole`` says whether ``fn`` is a module instead
+    of a function that calls modules.
     """
 
     title: str
@@ -502,7 +500,7 @@ def _edges(node: GraphNode, ids: Mapping[Any, int], passes: Passes) -> list[Edge
 
 
 def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) -> tuple[int, ...]:
-    """Return the engine's order. A leaf comes after the last consumer that sent its gradient."""
+    """Return the order in which backward ran. A leaf follows the last node that sent to it."""
     waiting: dict[GraphNode, int] = dict.fromkeys(passes.leaves, 0)
     for node in ids:
         for _, source, _ in producers(node):
@@ -527,14 +525,14 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
 
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
     returns a tensor or a tuple of tensors. The loss is the sum of all their elements. ``inputs``
-    contains the arguments. Tensors are copied. ``names`` contains names for the inputs, and its
-    default is the names of the parameters of ``fn``. Module calls become groups.
+    contains the arguments. Tensors are copied. ``names`` contains names for the inputs. By default,
+    these are the parameter names of ``fn``. Module calls become groups.
 
     The caller's tensors, gradients, random state, grad mode and default dtype do not change, and no
     part of the graph stays alive.
 
     Raises :class:`TraceError` if an input has no values, if no input can have a gradient, or if
-    ``fn`` or a backward raises an error. The result must be a tensor that depends on the inputs.
+    ``fn`` or a backward raises an error. It also raises if no result depends on the inputs.
     """
     require_values(inputs)
     call, arguments = as_callable(fn, "gradient_flow"), fresh_leaves(inputs)
@@ -570,7 +568,7 @@ def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tupl
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Trace with grad mode on, whatever the caller's mode is, and restore the random state."""
+    """Trace with grad mode on, even if the caller turned it off. Restore the random state."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype = torch.get_default_dtype()
     try:
@@ -643,7 +641,7 @@ def _collected(
     leaves: Mapping[Any, Tensor],
     gradients: BackwardGradients,
 ) -> dict[Any, Tensor | None]:
-    """Return the gradient of each leaf, which arrives at the end of backward."""
+    """Return the gradient of each leaf. These gradients are complete at the end of backward."""
     try:
         # Do not call .backward(), which would write to the .grad of other tensors that fn can
         # reach.

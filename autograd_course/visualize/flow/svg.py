@@ -1,4 +1,4 @@
-"""The picture as SVG, for the animation in the widget and as a separate file."""
+"""Draw the picture as SVG, for the animation in the widget and as a separate file."""
 
 from collections.abc import Sequence
 from html import escape
@@ -33,7 +33,7 @@ from autograd_course.visualize.flow.marks import cell_size, cells, length, look,
 
 
 def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
-    """Return one card. A ``still`` card contains its heat maps' cells and is not clickable."""
+    """Return one card. A ``still`` card contains its heat-map cells and is not clickable."""
     card, box = words.cards[node], drawn.boxes[node]
     spoken = f"{card.label}: value {card.value}, gradient {card.gradient}"
     middle = box.x + box.width / 2
@@ -55,7 +55,7 @@ def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
 
 
 def _gauge(box: Box, card: Card, words: Script) -> str:
-    """Return the bar on a card's lower rim. Its length shows the size of the gradient."""
+    """Return the bar on the lower rim of a card. Its length shows the gradient's size."""
     (begin, end), mark = gauge_ends(box, card), words.fill(card.mark)
     y = box.y + box.height - GAUGE_RISE
     return (
@@ -66,7 +66,7 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
 
 
 def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
-    """Return the heat maps. The widget fills its own maps, so that not every cell must be sent."""
+    """Return the heat maps. In the widget, the page fills them, so that fewer bytes are sent."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
@@ -76,14 +76,14 @@ def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
 
 
 def _partial(m: Map, x: float, y: float) -> str:
-    """Return the sign that distinguishes a gradient's heat map from a value's."""
+    """Return the sign ∂, which marks the heat map of a gradient."""
     if m.when == "value":
         return ""
     return f'<text class="agf-gradient" x="{x - PARTIAL:g}" y="{y + 9:g}">∂</text>'
 
 
 def _cells(code: str, columns: int) -> str:
-    """Return a path for each level, the dashes of negative cells, and the rim around all cells."""
+    """Draw the cells of a heat map: a path for each level, dashes in negative cells, and a rim."""
     side, levels, dashes = cell_size(columns), dict[tuple[str, float], str](), ""
     for x, y, letter in cells(code, columns, 0, 0):
         level = shade(letter)
@@ -120,7 +120,7 @@ HERE = Path(__file__).parent
 
 
 def live_svg(words: Script, drawn: Layout) -> str:
-    """Return the picture as SVG with classes, for the style sheet ``picture.css``.
+    """Return the picture as SVG with CSS classes, which the style sheet ``picture.css`` formats.
 
     Each element that shows a number keeps its template in ``data-text``. Cards have ``data-node``,
     and edges have ``data-edge``.
@@ -130,7 +130,7 @@ def live_svg(words: Script, drawn: Layout) -> str:
 
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
-    """Return the picture as a self-contained SVG file. ``account`` is its description.
+    """Return the picture as a self-contained SVG file. ``account`` describes it.
 
     A tall picture is drawn in columns, like the PNG.
     """
@@ -155,7 +155,7 @@ def _document(words: Script, width: float, height: float, content: str) -> str:
 
 
 def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
-    """Return the contents of a column. ``still`` is for a file, in which nothing is clickable."""
+    """Return the contents of a column. In a ``still`` file, nothing is clickable."""
     curves = list(enumerate(drawn.curves))
     edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
     here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]
@@ -165,14 +165,14 @@ def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
 
 
 def _window(left: float, column: Column, shown: str) -> str:
-    """Return a part of the drawing at the position of its column."""
+    """Return one part of the drawing, moved to the position of its column."""
     size = f'width="{column.width:g}" height="{column.height:g}"'
     part = f"{column.left:g} {column.top:g} {column.width:g} {column.height:g}"
     return f'<svg x="{left:g}" {size} viewBox="{part}">{shown}</svg>'
 
 
 def _turn(x: float, height: float) -> str:
-    """Draw a line from the foot of one column to the head of the next."""
+    """Draw a line from the bottom of one column to the top of the next."""
     at = x - BETWEEN / 2 - TURN_ASIDE
     return (
         f'<path class="agf-rim" d="M{x:g} {RULE_TOP:g}V{height - FOOT:g}"/>'
@@ -181,7 +181,7 @@ def _turn(x: float, height: float) -> str:
 
 
 def path(points: Sequence[tuple[float, float]]) -> str:
-    """Return the ``d`` attribute for a sequence of cubic Bézier pieces."""
+    """Return the ``d`` attribute for a chain of cubic Bézier curves."""
     (x, y), *rest = points
     return f"M{x:g} {y:g}C" + " ".join(f"{u:g} {v:g}" for u, v in rest)
 

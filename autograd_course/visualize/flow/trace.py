@@ -14,7 +14,7 @@ from autograd_course.visualize.kit.formatting import Summary, number
 # --- The summary of one tensor --------------------------------------------------------------------
 
 Sign = Literal["+", "-", "±", "0", "!"]
-_FEWEST, _MOST = 4, 64  # the numbers of elements between which a tensor has a heat map
+_FEWEST, _MOST = 4, 64  # a tensor has a heat map if its number of elements is in this range
 _ROWS, _COLUMNS = 8, 16
 
 
@@ -48,7 +48,7 @@ class Reading(Summary):
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Reading":
-        """Summarize a tensor of any shape, dtype, layout and device without keeping it alive."""
+        """Summarize any tensor. The summary does not keep the tensor alive."""
         tensor = tensor if tensor.layout == torch.strided else tensor.detach().to_dense()
         seen = Summary.of(tensor)
         given = (seen.shape, seen.dtype, seen.values, seen.statistics)
@@ -63,7 +63,7 @@ class Reading(Summary):
 
     @property
     def text(self) -> str:
-        """The whole summary, in one line of text."""
+        """The whole summary as one line of text."""
         if not self.statistics or self.std is None:
             return super().text
         figures = dict(self.statistics)
@@ -121,7 +121,8 @@ Summaries = tuple[Summary | None, ...]
 class Saved:
     """A tensor that a custom Function saves for backward.
 
-    ``role`` is the role of the tensor. For a differentiable input, ``argument`` is its index.
+    ``role`` is the role of the tensor. If the tensor is a differentiable input, ``argument`` is its
+    index.
     """
 
     summary: Summary
@@ -130,13 +131,13 @@ class Saved:
     argument: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the tensor as JSON-compatible data."""
         return {**self.summary.to_dict(), "bytes": self.bytes, "role": self.role}
 
 
 @dataclass(frozen=True)
 class Source:
-    """The source code of a custom Function's two methods, or empty strings if it is unknown."""
+    """The source code of a custom Function's forward and backward, or empty strings."""
 
     forward: str
     backward: str
@@ -146,8 +147,8 @@ class Source:
 class Group:
     """A module call or a run of consecutive operations that can be drawn as one card.
 
-    ``parent`` is the group around it. ``name`` is the path of the module, with a number from the
-    second call on, and ``kind`` is the module's class.
+    ``parent`` is the group that contains this group. ``name`` is the path of the module, followed
+    by a number from the second call on. ``kind`` is the class of the module.
     """
 
     name: str
@@ -157,7 +158,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Inside:
-    """The content of a folded group: its number, its nodes, and the gradients of its parameters."""
+    """The contents of a folded group: number, nodes, and the gradients of its parameters."""
 
     group: int
     operations: int
@@ -172,14 +173,14 @@ class Node:
     ``name`` is unique in its trace. ``op`` is the operation: PyTorch's own name without
     ``Backward0``, or the class of a custom Function. ``values`` contains its outputs in forward.
     ``gradients`` contains the gradients that arrived for these outputs in backward
-    (``grad_output``). Most nodes have one of each. A value is ``None`` if no later operation read
-    it, and a gradient is ``None`` if none arrived. ``saved``, ``attributes`` and ``source``
-    describe the inside of a custom Function. ``folded`` lists, from first to last, the operations
-    of a chain of reshapes that is drawn as one node.
+    (``grad_output``). Most nodes have one value and one gradient. A value is ``None`` if no later
+    operation read it, and a gradient is ``None`` if none arrived. ``saved``, ``attributes`` and
+    ``source`` describe the inside of a custom Function. If the node is a chain of reshapes,
+    ``folded`` lists its operations from first to last.
 
-    ``hooks`` names the tensor hooks on its outputs. If a hook of any kind changed a gradient,
-    ``before`` contains the gradient before the hook. ``group`` is the innermost group around the
-    node. A node of kind ``module`` represents everything ``inside`` of it.
+    ``hooks`` contains the names of the tensor hooks on the node's outputs. If a hook of any kind
+    changed a gradient, ``before`` contains the gradient before the hook. ``group`` is the innermost
+    group around the node. A node of kind ``module`` represents everything ``inside`` of it.
     """
 
     id: int
@@ -198,7 +199,7 @@ class Node:
     inside: Inside | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the node as JSON-compatible data."""
         return {
             "id": self.id,
             "name": self.name,
@@ -217,14 +218,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A connection: a value goes from node ``source`` to node ``target``, and its gradient goes
-    back.
+    """A connection. A value goes from ``source`` to ``target``, and its gradient goes back.
 
     ``output`` is the index of the value among the outputs of ``source``. ``argument`` is its index
     among the differentiable arguments of ``target``. ``gradient`` is the gradient that ``target``
     sends back. ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None``
-    unless this quotient *is* the derivative, which needs an elementwise operation (or single
-    numbers) and a ``grad_output`` without zeros.
+    unless this quotient *is* the derivative. This is only the case for an elementwise operation (or
+    single numbers) and a ``grad_output`` without zeros.
     """
 
     source: int
@@ -235,7 +235,7 @@ class Edge:
     factor: Summary | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the edge as JSON-compatible data."""
         return {
             "source": self.source,
             "target": self.target,
@@ -251,10 +251,10 @@ class Trace:
     """One real forward and backward pass.
 
     ``nodes`` is in the order of forward, and ``nodes[i].id == i``. ``backward`` lists ids in the
-    order in which the engine reached the nodes. ``summed`` says that the output is not a scalar, so
-    that the loss is the sum of all its elements. ``groups`` contains the modules that ran, outer
-    modules first. ``unit`` is the norm of the gradient at the loss, with which all other gradients
-    are compared.
+    order in which the autograd engine reached the nodes. ``summed`` says whether the loss is the
+    sum of the output's elements, because the output is not a scalar. ``groups`` contains the
+    modules that ran, outer modules first. ``unit`` is the norm of the gradient at the loss. All
+    other gradients are compared with it.
     """
 
     title: str
@@ -291,7 +291,7 @@ class Trace:
         return chain
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the trace as JSON-compatible data."""
         return {
             "title": self.title,
             "summed": self.summed,

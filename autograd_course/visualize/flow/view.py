@@ -1,4 +1,4 @@
-"""The content of a flow: its trace, its open modules, and the frames of its sliders."""
+"""The contents of a flow: its trace, its open modules, and the frames of its sliders."""
 
 import io
 import warnings
@@ -43,8 +43,8 @@ class Drawn:
 class Picture:
     """A trace as PNG, as SVG, and as plain text, each created on first use.
 
-    ``drawn`` is an earlier drawing of the same graph with different numbers. It is reused if the
-    new numbers fit, so that nothing else changes.
+    ``drawn`` is an earlier drawing of the same graph with different numbers. If the new numbers fit
+    into it, the picture reuses its layout, so that no card moves.
     """
 
     trace: Trace
@@ -52,12 +52,12 @@ class Picture:
 
     @cached_property
     def words(self) -> Script:
-        """The texts of the trace."""
+        """The text about the trace."""
         return script(self.trace)
 
     @cached_property
     def layout(self) -> Layout:
-        """The positions of everything."""
+        """The positions of all parts of the picture."""
         return self.drawing.layout
 
     @cached_property
@@ -72,7 +72,7 @@ class Picture:
         return Drawn(self.words, enough, layout(self.trace, self.words, enough))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> Drawn:
-        """Return the drawing with room for the texts of several frames."""
+        """Return the drawing with cards that are wide enough for the text of several frames."""
         sizes = self.drawing.sizes
         for texts in frames:
             sizes = sizes.with_(needed(replace(self.words, texts=tuple(texts))))
@@ -109,8 +109,8 @@ Frame = Sequence[str] | None
 Fold = Callable[[Trace], Trace]
 HALF = 30  # the number of slider positions on each side of the middle
 _LEAST_REACH = 3.0
-_MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these limits, sliders exist only on request
-_MOST_TEXT, _QUOTES = 900_000, 4  # the maximum size of all sweeps, and each text's overhead
+_MOST_SLIDERS, _MOST_NODES = 3, 24  # larger graphs have sliders only if the caller requests them
+_MOST_TEXT, _QUOTES = 900_000, 4  # the maximum size of all sweeps, and the overhead of each string
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Experiment:
     ranges: Mapping[str, Range]
 
     def trace(self, at: Mapping[str, float]) -> Trace:
-        """Trace the function with different values for the named inputs."""
+        """Trace the function with new values for the inputs that are named."""
         moved = {id(x): at[n] for n, x in self._named() if n in at}
         inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
         # If the same tensor was passed twice, the new tensor is also passed twice.
@@ -132,7 +132,7 @@ class Experiment:
         return trace_gradient_flow(self.fn, *inputs, names=self.names)
 
     def values(self) -> dict[str, float]:
-        """Return the given values of the inputs that have sliders."""
+        """Return the original values of the inputs that have sliders."""
         return {name: x.item() for name, x in self._named() if name in self.ranges}
 
     def sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values and the given value. They usually include the current value."""
+        """Return round values in the range, and the original and the current value."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
@@ -159,10 +159,10 @@ class Experiment:
         words: Script,
         fold: Fold,
     ) -> Iterator[Frame]:
-        """Yield the texts for each value of one input. The other inputs keep their values.
+        """Yield the text for each value of one input. The other inputs keep their values.
 
-        ``fold`` folds a trace like the trace in ``words``. The texts are ``None`` for a value that
-        leads to a different graph or to an exception.
+        ``fold`` groups the nodes of a trace as in ``words``. If a value leads to a different graph
+        or to an exception, the text is ``None``.
         """
         return (self._texts({**at, name: value}, words, fold) for value in values)
 
@@ -182,7 +182,7 @@ class Experiment:
 def experiment(
     fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
 ) -> Experiment:
-    """Check and name the function and its inputs. Without ``sweep``, there are no sliders.
+    """Check the function and its inputs, and name them. Without ``sweep``, there are no sliders.
 
     Raises :class:`TraceError` if an input has no values, or if a name in ``sweep`` is not a scalar
     input.
@@ -202,7 +202,7 @@ def experiment(
 def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) -> dict[str, Range]:
     """Choose a range for each scalar input if the graph is small.
 
-    All sweeps together stay below a megabyte, so that a notebook opens quickly.
+    The data for all sliders stays below a megabyte, so that a notebook opens quickly.
     """
     scalars = _scalars(inputs, names)
     if len(scalars) > _MOST_SLIDERS or len(trace.nodes) > _MOST_NODES:
@@ -253,13 +253,14 @@ class View:
         return Picture(self.folded(self.trace), self.drawn)
 
     def folded(self, trace: Trace) -> Trace:
-        """Fold a trace in the same way as the trace of this view."""
+        """Fold the groups of a trace that are folded in this view."""
         return shown(trace, self.opened)
 
     def at(self, values: Mapping[str, float]) -> "View":
         """Return the view for different values of some inputs.
 
-        The same modules stay open, unless different modules run. Raises :class:`TraceError`.
+        The same modules stay open, unless different modules run. Raises :class:`TraceError` if the
+        function cannot be traced.
         """
         trace = self.source.trace(values)
         same = trace.groups == self.trace.groups
@@ -272,22 +273,22 @@ class View:
         return replace(self, opened=tuple(groups))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
-        """Return the view with room for the texts of all frames, so that nothing ever moves."""
+        """Return the view with cards that are wide enough for all frames, so that no card moves."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property
     def phases(self) -> tuple[int, int]:
-        """The numbers of forward and backward steps, without the start."""
+        """The number of forward steps and the number of backward steps, without the start."""
         phases = [step.phase for step in self.picture.words.steps]
         return phases.count("forward"), phases.count("backward")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that fill the slots of the view."""
+        """The strings that fill the slots of the view."""
         return self.picture.words.texts
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the page's data, except for the texts."""
+        """Return the page's data without the strings that fill the slots."""
         words = asdict(replace(self.picture.words, texts=()))
         del words["texts"]
         return {**words, "name": self.name, "svg": self.picture.live_svg}
@@ -295,7 +296,7 @@ class View:
     def frames(
         self, name: str, values: Sequence[float], at: Mapping[str, float]
     ) -> Iterator[Frame]:
-        """Yield the texts for each value of one input."""
+        """Yield the text for each value of one input."""
         return self.source.frames(name, values, at, self.picture.words, self.folded)
 
 

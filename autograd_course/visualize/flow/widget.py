@@ -1,4 +1,4 @@
-"""The live picture: step, play, scrub, open nodes, unfold modules, and move the inputs."""
+"""The live picture: step, play, drag, open nodes, unfold modules, and change the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
@@ -18,13 +18,13 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class FlowWidget(Live):
-    """Views of one or more functions that step together.
+    """Views of one or more functions that advance step by step together.
 
-    ``view`` is the view model, and ``numbers`` contains the parts that change with each trace.
-    ``step`` is the current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the values
-    of the inputs with sliders. ``opened`` lists the groups of each view that are not folded. You
-    can set ``step``, ``inputs`` and ``opened``. ``sweeps`` contains the texts to show when a slider
-    moves. After a new trace, the kernel computes them when it is idle.
+    ``view`` is the content of the page, and ``numbers`` contains the parts that change with each
+    trace. ``step`` is the current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the
+    values of the inputs with sliders. ``opened`` lists the groups of each view that are not folded.
+    You can set ``step``, ``inputs`` and ``opened``. ``sweeps`` contains the text to show when a
+    slider moves. After a new trace, the kernel computes ``sweeps`` while it is idle.
     """
 
     _esm = BUNDLES / "flow.js"
@@ -53,7 +53,7 @@ class FlowWidget(Live):
 
     @property
     def phases(self) -> tuple[int, int]:
-        """The numbers of forward and backward steps in the longest view."""
+        """The number of forward steps and the number of backward steps in the longest view."""
         forward, back = zip(*(view.phases for view in self.views), strict=True)
         return max(forward), max(back)
 
@@ -63,11 +63,11 @@ class FlowWidget(Live):
         return sum(self.phases)
 
     def _content(self) -> dict[str, Any]:
-        """Return the content of the view model."""
+        """Return the content of the page."""
         raise NotImplementedError
 
     def _texts(self) -> Sequence[Any]:
-        """Return the texts that fill the slots of the view model."""
+        """Return the strings that fill the slots of the page."""
         raise NotImplementedError
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
@@ -75,7 +75,7 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _make_room(self) -> None:
-        """Make each card as wide as its widest number, so that no card moves with a slider."""
+        """Make each card as wide as its widest number, so that no slider moves a card."""
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
@@ -85,7 +85,7 @@ class FlowWidget(Live):
         self.view = self._view_model()
 
     def _by_view(self, texts: Any) -> Sequence[Sequence[str]]:
-        """Return the texts of each view."""
+        """Return the strings of each view."""
         raise NotImplementedError
 
     def _view_model(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class FlowWidget(Live):
         self._idle_task.start(self._swept())
 
     def _swept(self) -> Iterator[None]:
-        """Sweep each input, one value at a time. Keep the sweeps that are still valid."""
+        """Compute a sweep for each input, one value at a time. Keep sweeps that are still valid."""
         at, shape = self.numbers["answers"], self.view["shape"]
         sweeps = []
         for slider in self.numbers["sliders"]:
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return the corresponding step after the length of a phase changed. Ends stay ends."""
+    """Convert a step after a phase has changed its length. First and last steps stay the same."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0
@@ -176,7 +176,7 @@ def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
 class GradientFlow(FlowWidget):
     """A trace, step by step. :func:`gradient_flow` creates this widget.
 
-    ``trace`` is the trace with all nodes, and ``picture`` is its static picture with folded
+    ``trace`` is the trace with all nodes, and ``picture`` is the static picture with folded
     modules.
     """
 
@@ -226,9 +226,9 @@ def gradient_flow(
 
     Args:
         fn: A Function class, a module, or any callable that returns a tensor or a tuple of tensors.
-            The loss is the sum of their elements.
+            The loss is the sum of all elements of the result.
         inputs: The arguments of the call.
-        names: Names for the inputs. The default is the names of the parameters of ``fn``.
+        names: Names for the inputs. By default, these are the parameter names of ``fn``.
         sweep: The scalar inputs that get a slider, and the slider's range, such as
             ``{"x": (-3.0, 3.0)}``. By default, each scalar input of a small graph gets a slider.
             ``False`` means no sliders.

@@ -1,4 +1,4 @@
-"""Function lab: one Function with its source lines, its curve, and the tangent from backward.
+"""The Function lab shows a Function's source lines, its curve, and the tangent from backward.
 
-``subject, lines → trace → describe → view → figure, widget``. ``tangent`` is a lab at one point.
+``subject, lines → trace → describe → view → figure, widget``. ``tangent`` shows a single point.
 """

@@ -1,4 +1,4 @@
-"""The lab's sentences about one x and about the whole range, and a plain-text summary."""
+"""Write the lab's sentences about one x and about the whole range, and a plain-text summary."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def by_backward(position: Position) -> str:
 
 
 def by_differences(position: Position) -> str:
-    """Return the slope from finite differences as text, or both slopes if the two sides differ."""
+    """Return the slope from finite differences, or both one-sided slopes if they differ."""
     if position.sides is None or position.verdict in _NOWHERE:
         return "none"
     if position.sides.bent:
@@ -37,7 +37,7 @@ def by_differences(position: Position) -> str:
 
 
 def judged(position: Position, variable: str) -> str:
-    """Compare backward with forward at one x, in a sentence."""
+    """Write a sentence that compares the slope from backward with the slope of forward at one x."""
     at, claim = f"{variable} = {number(position.x)}", by_backward(position)
     if position.verdict == "open":
         return position.failure or (
@@ -72,7 +72,7 @@ def _without_gradient(position: Position) -> str:
 
 
 def sent_back(position: Position, grad_output: float) -> str:
-    """Write the gradients that backward received and returned, and the resulting slope."""
+    """Write the gradient that backward received, the one that it returned, and the slope."""
     run, g = position.run, number(grad_output)
     if run is None:
         return "forward raised, so backward does not run"
@@ -85,7 +85,7 @@ def sent_back(position: Position, grad_output: float) -> str:
 
 
 def overview(sweep: Sweep) -> str:
-    """Say where backward and forward differ in the whole range."""
+    """Say where in the whole range backward and forward differ."""
     first, last = sweep.positions[0].x, sweep.positions[-1].x
     parts = [
         *_regions(sweep, "differ", "✗ the slopes differ"),
@@ -119,20 +119,20 @@ def _region(low: float, high: float) -> str:
 
 
 def spans_of(positions: Sequence[Position], verdict: Verdict) -> list[tuple[float, float]]:
-    """Return the first and last x of each interval with this verdict."""
+    """Return the first and last x of each interval that has this verdict."""
     stretches = groupby(positions, lambda position: position.verdict == verdict)
     found = [[position.x for position in stretch] for same, stretch in stretches if same]
     return [(stretch[0], stretch[-1]) for stretch in found]
 
 
 def called(sweep: Sweep, x: float) -> str:
-    """Write the call: the function's name, x and the parameters."""
+    """Write the call: the function's name, x, and the parameters."""
     given = [(sweep.variable, x), *sweep.parameters]
     return f"{sweep.name}({', '.join(f'{name} = {number(value)}' for name, value in given)})"
 
 
 def noted(steps: Sequence[Step]) -> dict[int, str]:
-    """Return the last note for each row that ran, and how often it ran if it is in a loop."""
+    """For each line that ran, return its last effect, and how often a line in a loop ran."""
     found: dict[int, str] = {}
     for row in dict.fromkeys(step.row for step in steps):
         notes = [step.note for step in steps if step.row == row]
@@ -142,12 +142,12 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write the value that ctx stores under one name, in one line."""
+    """Write the value that ctx stores under a name, on one line."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 
 def describe(sweep: Sweep, source: Listing, index: int) -> str:
-    """Describe the content of the picture as plain text."""
+    """Describe the picture in plain text."""
     position = sweep.positions[index]
     notes = noted(position.steps)
     lines = [f"Function lab: {called(sweep, position.x)}"]

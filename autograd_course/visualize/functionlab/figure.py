@@ -1,4 +1,4 @@
-"""The lab as a static picture: curve and slopes on the left, the lines that ran on the right."""
+"""Draw the lab as a static picture: curve and slopes on the left, source lines on the right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ BROAD: dict[str, Any] = {"color": GRADIENT, "linewidth": 5.0, "alpha": 0.5}
 DASHED: dict[str, Any] = {"color": VALUE, "linewidth": 1.9, "linestyle": (0, (4, 2))}
 _WIDTH, _LEAST_HEIGHT, _DPI = 10.4, 5.0, 110
 _LEFT = 4.9  # the width of the plots in inches
-_TANGENT = 0.16  # half the length of a tangent, as a fraction of the axes' width
+_TANGENT = 0.16  # half the length of a tangent, as a fraction of the width of the plot
 LINE = 0.168  # the height of a source line in inches
 _CHARACTER = 0.0654  # the width of a source character in inches
 _COLUMNS = 80  # the maximum number of characters in a source row and its note
@@ -38,7 +38,7 @@ _MOST_LINES = 44
 
 
 def draw(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
-    """Draw the position with this index as PNG. ``steps`` contains the lines that have run."""
+    """Draw the position with this index as PNG. ``steps`` contains the lines that ran."""
     position = sweep.positions[index]
     lines = _source_lines(sweep, source, position, steps)
     height = max(_LEAST_HEIGHT, 0.5 + LINE * len(lines))
@@ -94,7 +94,7 @@ def _tangents(
 def _tangent(
     axes: Axes, x: float, y: float, slope: float, sides: Any, look: dict[str, Any], label: str
 ) -> None:
-    """Draw a tangent that has the same length on the page for every slope."""
+    """Draw a tangent. Its length on the page is the same for every slope."""
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
     rise = slope * ((x1 - x0) / (y1 - y0)) * (box.height / box.width)  # measured on the page
@@ -124,7 +124,7 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
 
 
 def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign: str) -> None:
-    """Shade intervals of x, with a sign above each, because color alone is not accessible."""
+    """Shade intervals of x. A sign above each interval makes it recognizable without color."""
     look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": SANS}
     for low, high in regions:
         axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
@@ -145,7 +145,7 @@ Line = tuple[str, str, int]  # text, color, and the indentation in characters of
 def _source_lines(
     sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
 ) -> list[Line]:
-    """Return the lines to write, up to the number that a page can show."""
+    """Return the lines to write, up to the number that fits on the page."""
     lines = list(_lines(sweep, source, position, steps))
     return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], ("…", SOFT, 0)]
 
@@ -184,7 +184,7 @@ def _annotated(row: str, note: str, color: str, ran: bool) -> Iterator[Line]:
 
 
 def _source(figure: Figure, lines: Sequence[Line], left: float) -> None:
-    """Write lines from the top of the figure. A note is next to its row if it fits."""
+    """Write the source lines from the top. The effect of a line is next to it if it fits."""
     (width, height), at = figure.get_size_inches(), 0.62 - LINE
     look: Any = {"fontsize": 7.8, "fontfamily": MONO, "va": "center", "parse_math": False}
     for index, (text, color, after) in enumerate(lines):

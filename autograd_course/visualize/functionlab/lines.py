@@ -1,4 +1,4 @@
-"""The source of forward and backward, the lines that run, and the effect of each line.
+"""Record the source of forward and backward, the lines that run, and the effect of each line.
 
 Python calls a trace function (``sys.settrace``) before each line and at each return. A line's
 effect is the difference between the local variables and ctx before the line and after it.
@@ -39,10 +39,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Part:
-    """One function of the listing. ``first`` is the row of its first line.
+    """The source code of one function. ``first`` is the row of its first line in the listing.
 
-    ``lines`` contains the line number in the file for each row, so that a running line finds its
-    row.
+    ``lines`` contains, for each row, the line number in the file. The trace function uses it to
+    find the row of a line.
     """
 
     heading: str
@@ -53,7 +53,7 @@ class Part:
     rows: tuple[str, ...]
 
     def row(self, line: int) -> int | None:
-        """Return the row of a line of the file. Lines before the ``def`` belong to its row."""
+        """Return the row of a line in the file. Lines above the ``def`` belong to its row."""
         if line in self.lines:
             return self.first + self.lines.index(line)
         return self.first if self.lines and line < self.lines[0] else None
@@ -63,7 +63,7 @@ class Part:
 class Listing:
     """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` says whether the backward belongs to a custom Function instead of autograd.
+    ``own`` says whether a custom Function defines the backward, instead of autograd.
     """
 
     parts: tuple[Part, ...]
@@ -77,7 +77,7 @@ class Listing:
 
 
 def listing(fn: Any, inside: Sequence[type[Function]]) -> Listing:
-    """List a Function class, or a callable with the Functions that ran ``inside`` it."""
+    """List the source of a Function class, or of a callable and the Functions ``inside`` it."""
     parts: list[Part] = []
     missing: list[str] = []
     for heading, phase, function in _functions(fn, inside):
@@ -115,7 +115,7 @@ def _part(heading: str, phase: Phase, function: Callable[..., Any], first: int) 
 
 
 def _unshown(text: Sequence[str]) -> set[int]:
-    """Return the rows of decorators and the docstring, which Python does not run as lines."""
+    """Return the rows of decorators and docstrings. Python does not execute them as lines."""
     try:
         (definition,) = ast.parse("\n".join(text)).body
     except (SyntaxError, ValueError):  # a lambda's line may not parse as a statement
@@ -143,7 +143,7 @@ class Lines:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record the lines that run in this thread inside a ``with`` block."""
+        """In a ``with`` block, record the lines that run in this thread."""
         begun = self.begin()
         try:
             yield
@@ -163,7 +163,7 @@ class Lines:
         sys.settrace(None)
 
     def note(self, part: Part, line: int, text: str) -> None:
-        """Add a step."""
+        """Add a step to the record."""
         row = part.row(line)
         if row is not None and len(self.steps) < MOST_STEPS:
             self.steps.append(Step(row, part.phase, text))
@@ -174,10 +174,10 @@ class Lines:
 
 
 def _would_hang() -> bool:
-    """Whether torch.compile has run in this process on a Python version that makes tracing unsafe.
+    """Whether tracing can deadlock, because torch.compile has run on Python 3.11.
 
-    PyTorch's frame evaluation and the tracing of CPython 3.11 can deadlock. From 3.12 on, tracing
-    works differently.
+    Together, PyTorch's frame evaluation and the trace functions of CPython 3.11 can deadlock. From
+    3.12 on, tracing works differently.
     """
     frames, counts = map(sys.modules.get, ("torch._dynamo.convert_frame", "torch._dynamo.utils"))
     if sys.version_info >= (3, 12) or frames is None or counts is None:
@@ -186,11 +186,11 @@ def _would_hang() -> bool:
 
 
 class _Visit:
-    """One call of a watched function."""
+    """One call to a watched function."""
 
     def __init__(self, lines: Lines, part: Part, frame: FrameType) -> None:
         self.lines, self.part, self.line = lines, part, frame.f_code.co_firstlineno
-        # The page shows the contents of ctx before backward begins next to the source.
+        # Next to the source, the page shows the contents of ctx before backward begins.
         self.before = _on_ctx(dict(frame.f_locals))
 
     def seen(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -205,7 +205,7 @@ class _Visit:
         return self.seen
 
     def _finish(self, frame: FrameType) -> None:
-        """Record the changes that the last line made."""
+        """Record the changes that the last line made to the variables and to ctx."""
         new = self._new(frame)
         if self.line > 0:
             self.lines.note(self.part, self.line, ", ".join(new))
@@ -221,7 +221,7 @@ class _Visit:
             self.lines.returned = returned
 
     def _new(self, frame: FrameType) -> list[str]:
-        """Return the changes since the last call, as text."""
+        """Return the changes to the variables and to ctx since the last call, as text."""
         before, self.before = self.before, _state(frame)
         return [text for name, text in self.before.items() if before.get(name) != text]
 
@@ -255,7 +255,7 @@ def _kept(name: str, ctx: Any, variables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def written(value: Any) -> str:
-    """Write any value in a few characters, without a memory address."""
+    """Write any value in a few characters, without its memory address."""
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, bool | int | float | complex):
@@ -269,5 +269,5 @@ def written(value: Any) -> str:
 def _tensor(value: Tensor) -> str:
     try:
         return Summary.of(value).brief
-    except Exception:  # sparse, meta, or inside a transform: the tensor has no numbers to show
+    except Exception:  # sparse and meta tensors, and tensors in a transform, have no numbers
         return f"a tensor of shape {tuple(value.shape)}"

@@ -1,4 +1,4 @@
-"""The function to examine: a function of one number x, its other arguments, and their ranges."""
+"""The function to examine: it takes a number x and other arguments, each with a range."""
 
 import inspect
 import math
@@ -26,7 +26,7 @@ _LEAST_REACH = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A function, called as ``fn(x, *arguments)``. The first of ``names`` is the name of x.
+    """A function that is called as ``fn(x, *arguments)``. The first of ``names`` is the name of x.
 
     ``values`` contains ``grad_output`` and the arguments that have sliders.
     """
@@ -40,12 +40,12 @@ class Subject:
     ranges: Mapping[str, Range]
 
     def values(self) -> dict[str, float]:
-        """Return the given values of the arguments that have sliders, by name."""
+        """Return the original values of ``grad_output`` and of the arguments that have sliders."""
         given = zip(self.names[1:], self.arguments, strict=True)
         return {name: float(v) for name, v in given if _movable(v)} | {GRAD_OUTPUT: 1.0}
 
     def range(self, name: str) -> Range:
-        """Return the range of x (the first name), of an argument or of ``grad_output``."""
+        """Return the range of x, of an argument, or of ``grad_output``, by name."""
         if name in self.ranges:
             return self.ranges[name]
         value = self.x if name == self.names[0] else self.values()[name]
@@ -56,14 +56,14 @@ class Subject:
         return -reach, reach
 
     def whole(self, name: str) -> bool:
-        """Whether a value is an integer. Its slider then has only integers."""
+        """Whether a value is an integer. If it is, its slider has only integer positions."""
         given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
         return isinstance(given, int)
 
     def inputs(self, x: float, values: Mapping[str, float], graph: bool) -> list[Any]:
-        """Return new arguments for a call, with float64 tensors. With ``graph``, they require grad.
+        """Return new float64 tensors for a call. With ``graph``, the tensors require grad.
 
-        Each call gets its own copies, so that one call's in-place changes do not affect another
+        Each call gets its own copies, so that in-place changes in one call do not affect the next
         call.
         """
         moved = [values.get(name) for name in self.names[1:]]
@@ -74,12 +74,12 @@ class Subject:
 
     @property
     def on_three(self) -> str:
-        """The code that turns a function of a tensor into a function of a scalar."""
+        """Return the code that converts a function of a tensor to a function of a scalar."""
         apply = ".apply" if isinstance(self.fn, type) else ""
         return f"lambda x: {self.name}{apply}(x.expand(3), ...).sum()"
 
     def call(self, inputs: Sequence[Any]) -> Any:
-        """Call the function."""
+        """Call the function at x and return its result."""
         return as_callable(self.fn, "function_lab")(*inputs)
 
 
@@ -108,7 +108,7 @@ def subject(
     names: Sequence[str] | None,
     ranges: Mapping[str, Range] | None,
 ) -> Subject:
-    """Check the arguments, and add the function's default values and parameter names.
+    """Check the arguments, and add the default values and parameter names of the function.
 
     Raises :class:`TraceError` for an argument that is not a function, a number or a known range.
     """
@@ -142,7 +142,7 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:
-    """Return the default values of the missing arguments, up to the first one without a default."""
+    """Return the default values of missing arguments, up to the first without a default."""
     expected = positional_parameters(fn)[1 + given :]  # the first parameter is x
     if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
         raise TraceError(

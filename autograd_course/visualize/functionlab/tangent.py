@@ -1,4 +1,4 @@
-"""A curve with two tangents: one with the slope from backward, one from finite differences."""
+"""Draw a curve with two tangents, whose slopes come from backward and finite differences."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Tangent:
-    """The slope of ``name`` at ``x``, from its backward and from finite differences.
+    """The slope of the function ``name`` at ``x``, from its backward and from finite differences.
 
     ``left`` and ``right`` are the one-sided slopes. ``curve`` contains points on the graph.
     """
@@ -52,14 +52,15 @@ class Tangent:
 
     @property
     def central(self) -> float:
-        """The slope from central differences, which is the mean of the one-sided slopes."""
+        """The slope from central differences, which is the mean of the two one-sided slopes."""
         return (self.left + self.right) / 2
 
     @property
     def verdict(self) -> str:
-        """``agree``, ``disagree``, or ``kink`` if the one-sided slopes differ.
+        """The verdict: ``agree``, ``disagree``, or ``kink`` if the one-sided slopes differ.
 
-        At a kink, a slope from backward that is not between the one-sided slopes still disagrees.
+        At a kink, the verdict is ``disagree`` if the slope from backward is not between the
+        one-sided slopes.
         """
         compared = compare_slopes(self.backward, self.left, self.right)
         return "disagree" if compared == "differ" else compared
@@ -106,7 +107,7 @@ class Tangent:
 
 
 def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangent:
-    """Compare the slope from ``backward`` with the slope of the forward curve, at one point.
+    """At one point, compare the slope from ``backward`` with the slope of the forward curve.
 
     Args:
         fn: An elementwise Function class or callable, called as ``fn(x, *args)`` in float64.
@@ -171,5 +172,5 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
 
 
 def _clean(slope: float) -> float:
-    """Remove rounding noise from a finite difference, so that no digit depends on the machine."""
+    """Remove rounding noise from a finite difference, because it depends on the machine."""
     return round(slope, 4) if math.isfinite(slope) else slope

@@ -1,4 +1,4 @@
-"""The data of the Function lab: real runs at many values of x."""
+"""The data of the Function lab, recorded in real runs at many values of x."""
 
 import io
 import math
@@ -25,7 +25,7 @@ from autograd_course.visualize.kit.slider import positions
 
 # The behavior of forward near a point: it has a slope, jumps, or is infinitely steep.
 Shape = Literal["smooth", "jump", "steep"]
-KINK = 1e-2  # relative; the two one-sided slopes of a smooth function differ by much less
+KINK = 1e-2  # relative; the one-sided slopes of a smooth function differ by much less
 TOLERANCE = 1e-4  # relative; in float64, a central difference has an error of about 1e-10
 Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open"]
 
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A forward that raised an error: the reason in a sentence, and the lines that ran."""
+    """Describes a forward that raised an error: the reason, and the lines that ran."""
 
     failure: str
     steps: tuple[Step, ...]
@@ -65,7 +65,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Sides:
-    """The slopes of forward to the left and to the right, from finite differences."""
+    """The slopes of forward on the left and on the right of x, from finite differences."""
 
     left: float
     right: float
@@ -73,12 +73,12 @@ class Sides:
 
     @property
     def central(self) -> float:
-        """The slope by central differences, the mean of the one-sided ones."""
+        """The slope from central differences, which is the mean of the one-sided slopes."""
         return (self.left + self.right) / 2
 
     @property
     def bent(self) -> bool:
-        """Whether the two slopes differ by more than a smooth function's would at this step."""
+        """Whether the two slopes differ by more than those of a smooth function."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
@@ -89,8 +89,8 @@ class Position:
     ``run`` is ``None`` if forward raised an error. In this case, ``failure`` gives the reason, and
     ``stopped`` contains the lines that ran. ``sides`` is ``None`` unless forward is finite on both
     sides. ``slope`` is ``gradient / grad_output``. The verdict ``surrogate`` means that forward is
-    a step function and backward differs from its derivative. This derivative is 0, so every
-    surrogate gradient differs from it.
+    a step function and backward differs from the derivative of forward. This derivative is 0, so
+    every surrogate gradient differs from it.
     """
 
     x: float
@@ -103,12 +103,12 @@ class Position:
 
     @property
     def flat(self) -> bool:
-        """Whether forward is flat on both sides."""
+        """Whether forward has slope 0 on both sides."""
         return self.sides is not None and self.sides.left == self.sides.right == 0
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The lines that ran, up to the line that raised an error, if any."""
+        """The lines that ran. If a line raised an error, it is the last one."""
         return self.run.steps if self.run else self.stopped
 
 
@@ -116,8 +116,8 @@ class Position:
 class Sweep:
     """A Function over a range of x, with fixed parameters and one ``grad_output``.
 
-    ``variable`` is forward's name for x. ``curve`` contains forward's values on a finer grid. y is
-    ``None`` where forward raises an error or jumps.
+    ``variable`` is the name of x in forward. ``curve`` contains the values of forward on a finer
+    grid. y is ``None`` where forward raises an error or jumps.
     """
 
     name: str
@@ -145,9 +145,9 @@ Curve = tuple[tuple[float, float | None], ...]
 
 
 def listing_of(subject: Subject) -> Listing:
-    """Return the source to show next to the curve of a subject.
+    """Return the source code to show next to the curve.
 
-    Raises :class:`TraceError` if the subject raises an error at its first x.
+    Raises :class:`TraceError` if the function raises an error at the first x.
     """
     with _alone():
         return listing(subject.fn, _functions_inside(subject, subject.values()))
@@ -156,7 +156,7 @@ def listing_of(subject: Subject) -> Listing:
 def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listing) -> Sweep:
     """Run forward and backward at many values of x, including the current one.
 
-    At each value, forward runs twice more, slightly to the left and to the right.
+    At each value, forward also runs slightly to the left and slightly to the right.
     """
     low, high = subject.range(subject.names[0])
     at = {name: v for name, v in values.items() if name != GRAD_OUTPUT}
@@ -223,7 +223,8 @@ def compare_slopes(
 ) -> Literal["agree", "differ", "kink"]:
     """Compare the slope from backward with the one-sided slopes of forward.
 
-    At a kink, a slope from backward that is not between the one-sided slopes still differs.
+    At a kink, the result is ``differ`` if the slope from backward is not between the one-sided
+    slopes, and ``kink`` otherwise.
     """
     scale = max(1.0, abs(left), abs(right))
     low, high = sorted((left, right))
@@ -233,10 +234,10 @@ def compare_slopes(
 
 
 def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
-    """Distinguish a backward that may be an intended surrogate from a wrong one.
+    """Distinguish a backward that is possibly an intended surrogate from a wrong backward.
 
-    It may be intended if the slope of forward is 0 in the whole range, because then no other
-    derivative is useful.
+    A backward counts as a possible surrogate if the slope of forward is 0 in the whole range,
+    because then the true derivative is useless.
     """
     sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
     staircase = bool(sloped) and all(place.flat for place in sloped)
@@ -246,7 +247,7 @@ def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
 
 
 def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve:
-    """Return the graph on a finer grid. y is ``None`` where forward jumps or is not a number."""
+    """Return points of the curve on a finer grid. y is ``None`` where forward jumps or is NaN."""
     pairs = pairwise(places)
     xs = [a + (b - a) * k / fine for a, b in pairs for k in range(fine)] + places[-1:]
     ys = [f(x) for x in xs]
@@ -261,7 +262,7 @@ def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve
 
 
 def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[float, float | None]]:
-    """Return the ends of the jump between two points, or an empty list if there is no jump."""
+    """Return both ends of a jump between two points, or an empty list if there is none."""
     before, after = f(low), f(high)
     whole = abs(after - before)
     for _ in range(_HALVINGS):
@@ -292,7 +293,7 @@ def run(
     """Run forward and backward once, on new float64 tensors.
 
     The result is :class:`Stopped` if forward raises an error or does not return one number. If
-    backward raises an error, ``Run.failure`` says so.
+    backward raises an error, ``Run.failure`` contains the message.
     """
     inputs = subject.inputs(x, values, graph=True)
     lines = Lines(shown)
@@ -321,7 +322,7 @@ def run(
 
 
 def _functions_inside(subject: Subject, values: Mapping[str, float]) -> tuple[type[Function], ...]:
-    """Return the custom Functions that run in a call, without duplicates, in their order.
+    """Return the custom Functions that run in a call, in order and without duplicates.
 
     Raises :class:`TraceError` if forward raises an error or does not return one number.
     """
@@ -371,7 +372,7 @@ def _what(y: Any) -> str:
 
 @contextmanager
 def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
-    """Also record lines in the engine's threads. A GPU's backward runs in its own thread."""
+    """Also record lines in the engine's threads, where backward runs on a GPU."""
     begun: list[bool] = []
 
     def start(_: Any) -> None:
@@ -398,9 +399,9 @@ def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
 
 
 def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
-    """Yield the contents of a custom Function's node: its saved tensors, then its attributes.
+    """Yield what a custom Function's ctx stores: the saved tensors, and then the attributes.
 
-    A saved tensor's memory shows whether it is an input, an output or neither.
+    The memory address of a saved tensor shows whether it is an input, an output or neither.
     """
     pairs = zip(inputs, names, strict=True)
     known = {x.data_ptr(): f"the input {name}" for x, name in pairs if isinstance(x, Tensor)}
@@ -447,6 +448,6 @@ def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
 
 
 def one_sided_slopes(f: Callable[[float], float], x: float, step: float) -> tuple[float, float]:
-    """Return the slopes of f to the left and to the right, from finite differences."""
+    """Return the slopes of f on the left and on the right of x, from finite differences."""
     before, here, after = f(x - step), f(x), f(x + step)
     return (here - before) / step, (after - here) / step

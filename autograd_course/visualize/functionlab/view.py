@@ -1,4 +1,4 @@
-"""The parts of a sweep for the page and the picture: axes, curves, texts and numbers, as JSON."""
+"""Convert a sweep to JSON for the page and the picture: axes, curves, text and numbers."""
 
 import io
 import keyword
@@ -27,7 +27,7 @@ _UNTOLD = (
 def build_view(
     sweep: Sweep, subject: Subject, source: Listing, before: Mapping[str, Range] | None = None
 ) -> Json:
-    """Return the page's content for a sweep. ``before`` contains the axes' current ranges."""
+    """Return the page's content for a sweep. ``before`` contains the current axis ranges."""
     at = sweep.positions
     lines = slopes(sweep)
     shown = [value for line in lines.values() for _, value in line]
@@ -55,7 +55,7 @@ def build_view(
 
 
 def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
-    """Return the lines of the lower plot: slopes over x, with a gap where x has no slope.
+    """Return the lines of the lower plot, which show slopes. Missing slopes leave gaps.
 
     ``chosen`` contains individual points: the slopes from backward at a kink or a jump.
     """
@@ -76,7 +76,7 @@ def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
 
 
 def bands(at: Sequence[Position], verdict: Any) -> list[Range]:
-    """Return the intervals of each verdict, each wide enough to be visible."""
+    """Return the intervals of x with the same verdict. Each one is wide enough to be visible."""
     half = (at[-1].x - at[0].x) / (len(at) - 1) / 2
     found = describe.spans_of(at, verdict)
     return [(max(low - half, at[0].x), min(high + half, at[-1].x)) for low, high in found]
@@ -140,11 +140,12 @@ def _plain(value: float | None) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The range of an axis. It shows the usual values, so that a pole does not flatten the rest.
+# The range of an axis. It covers the usual values, so that a pole does not flatten the rest of the
+# curve.
 # --------------------------------------------------------------------------------------------------
 
 _TAIL = 0.03  # the share of the values at each end that may lie outside the plot
-_BEYOND = 0.4  # they may do so only if they are this far out, relative to the others' spread
+_BEYOND = 0.4  # only if they are this far from the others, relative to the others' spread
 _ROOM = 0.08
 _NOISE = 1e-6  # relative; smaller differences count as 0, so that rounding is not magnified
 _LEAST = 0.4  # the range stays the same if the values use at least this share of it
@@ -153,11 +154,11 @@ _LEAST = 0.4  # the range stays the same if the values use at least this share o
 def extent(
     values: Iterable[float | None], present: Range | None = None, zero: bool = False
 ) -> Range:
-    """Return a range for the values, or the current range if the values still fill enough of it.
+    """Return a range for the values. Keep the current range if the values still fill enough of it.
 
-    ``zero`` says that the range must include 0.
+    ``zero`` says whether the range must include 0.
 
-    If the axis fitted every curve exactly, a gain of 2 would not be visible.
+    If the axis fitted every curve exactly, a function that is twice as steep would look the same.
     """
     finite = sorted(v for v in values if v is not None and math.isfinite(v))
     if not finite:
@@ -184,7 +185,7 @@ Span = tuple[str, str]  # kind ("keyword", "comment", "string" or "" for other t
 
 
 def spans(rows: Sequence[str]) -> list[list[Span]]:
-    """Split each row into spans. The joined spans of a row are the row."""
+    """Split each row into spans. If joined, the spans of a row give the row."""
     marks: list[list[tuple[int, int, str]]] = [[] for _ in rows]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(rows)).readline):

@@ -25,8 +25,8 @@ class FunctionLab(Live):
 
     ``x`` is the current x, and ``step`` is the index of the current line, or -1 for the last line.
     Set ``choice`` to select a ``function`` by name and to change ``parameters``, which include
-    ``grad_output``. Forward and backward then run again over the range of x. Settings that
-    ``choice`` omits do not change. ``sweep`` contains the data.
+    ``grad_output``. Forward and backward then rerun over the range of x. Settings that ``choice``
+    omits do not change. ``sweep`` contains the data.
     """
 
     _esm = BUNDLES / "functionlab.js"
@@ -85,7 +85,7 @@ class FunctionLab(Live):
         return float(proposal["value"])
 
     def _move(self, change: Any) -> None:
-        """If x is outside the sweep, run a new sweep that includes x."""
+        """If x is outside the range of the sweep, run a new sweep that includes x."""
         if abs(self.position.x - change["new"]) > 1e-9 * max(1.0, abs(change["new"])):
             self._run(self.function, self.parameters, change["new"])
 
@@ -139,16 +139,16 @@ def function_lab(
     names: Sequence[str] | None = None,
     ranges: Mapping[str, Range] | None = None,
 ) -> FunctionLab:
-    """Show a Function of one number x: drag x, and see forward and backward run line by line.
+    """Show a Function of one number x. Drag x, and see forward and backward run line by line.
 
     For each x, forward and backward run once in float64, and the widget records which lines run.
     The slope from ``backward`` is ``∂L/∂x / grad_output``. The widget compares it with the slope of
     ``forward`` from finite differences, with a step of 1e-5 of max(1, \\|x\\|).
 
     Args:
-        fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars, or
-            several of them in a list or by name in a dict. The default is the course's reference
-            Functions.
+        fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars. You can
+            also pass a list or a dict of several functions. By default, the lab shows the course's
+            reference Functions.
         parameters: Further arguments. Numbers and scalar tensors have sliders. For arguments that
             you omit, the lab uses the default values in ``forward``.
         x: The first value of x.
@@ -197,19 +197,19 @@ to_polar: Callable[..., tuple[Tensor, Tensor]] = ToPolar.apply
 
 
 def radius(x: Tensor, y: Tensor) -> Tensor:
-    """Return the first of the two outputs. The gradient of the second output arrives as zeros."""
+    """Return the first of two outputs. Backward receives zeros for the second output."""
     r, _ = to_polar(x, y)
     return r
 
 
 def angle(x: Tensor, y: Tensor) -> Tensor:
-    """Return the second output, in radians."""
+    """Return the second of two outputs, in radians."""
     _, theta = to_polar(x, y)
     return theta
 
 
 def _references(x: float | Tensor) -> dict[str, Subject]:
-    """Return the reference Functions of one number x, with typical parameters."""
+    """Return the reference Functions that take one number x, with typical parameters."""
     one = torch.tensor(1.0)
     given: dict[str, tuple[Any, tuple[Any, ...], dict[str, Range]]] = {
         "Square": (Square, (), {}),

@@ -1,4 +1,4 @@
-"""Jacobian view: forward's Jacobian next to backward's, and the differences between them.
+"""The Jacobian view shows the Jacobians of forward and of backward, and their difference.
 
 ``trace → describe → view → figure, widget``. The doctor computes the Jacobians themselves.
 """

@@ -1,4 +1,4 @@
-"""A Jacobian in words: the number of wrong entries, and the pattern of a matrix."""
+"""Describe a Jacobian in words: the number of wrong entries, and the pattern of a matrix."""
 
 import torch
 from autograd_doctor import Diagnosis
@@ -10,7 +10,7 @@ from torch import Tensor
 from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
 _NEGLIGIBLE = 1e-6  # relative to the largest entry; smaller entries and differences count as 0
-_FEW = 24  # the maximum number of parts that are described as blocks
+_FEW = 24  # with more independent parts than this, the parts are not described as blocks
 
 
 WORDS = {
@@ -32,7 +32,7 @@ HOW_DECLARED = (
 
 
 def describe_finding(diagnosis: Diagnosis | None) -> str:
-    """Return the rule and the sentence of a diagnosis's first finding, or ``""``."""
+    """Return the rule and the message of the first finding in a diagnosis, or ``""``."""
     if diagnosis is None or not diagnosis.findings:
         return ""
     first = diagnosis.findings[0]
@@ -43,7 +43,7 @@ def describe_finding(diagnosis: Diagnosis | None) -> str:
 def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> str:
     """Say how many entries are wrong.
 
-    ``known`` says whether any entry has a derivative, and ``blind`` whether any entry has none.
+    ``known`` says whether any entry has a derivative. ``blind`` says whether any entry has none.
     """
     if not known:
         return "There is nothing to compare, because no entry has a derivative."
@@ -55,7 +55,7 @@ def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> s
 
 
 def scale(height: int, width: int) -> str:
-    """Explain a cell that shows several entries."""
+    """Explain that a cell shows several entries."""
     return (
         f"Each cell shows the largest of {height} × {width} entries. "
         "It is marked as wrong if any of them is wrong."
@@ -63,7 +63,7 @@ def scale(height: int, width: int) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Describe the entries of a map: the number of nonzero entries, their size and pattern."""
+    """Describe the entries of a map: how many are nonzero, their size, and their pattern."""
     pattern = looks(torch.tensor(matrix, dtype=torch.float64))
     filled = heatmap.filling(matrix)
     known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
@@ -73,9 +73,9 @@ def filling(matrix: Matrix) -> str:
 def looks(matrix: Tensor) -> str:
     """Name the pattern in a few words: ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    The function looks only at the numbers at this point, and ignores entries below one millionth of
-    the largest entry. So a matrix may be diagonal by chance. A single row or column has no pattern
-    (``""``), and neither does a matrix with an entry that is not finite.
+    The function looks only at the Jacobian at this point, so a matrix can be diagonal by chance.
+    The function ignores entries below one millionth of the largest entry. It returns ``""`` for a
+    single row or column, and for a matrix with an entry that is not finite.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""
@@ -109,7 +109,7 @@ def _triangle(filled: Tensor) -> str:
 
 
 def _blocks(filled: Tensor) -> str:
-    """Describe the independent parts. No input of one part reaches an output of another part."""
+    """Describe the independent parts. No input of a part affects an output of another part."""
     parts = _parts(filled)
     if len(parts) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""The three maps as PNG."""
+"""Draw the three maps of a Jacobian as PNG."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -15,10 +15,10 @@ from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG
 from autograd_course.visualize.jacobian.view import View
 from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SANS, SOFT, small_png
 
-_WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side
+_WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, the long and the short side of a map
 _LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
-_TICKS = 8  # with at most this many rows, every row has a label
-_FEW = 24  # the maximum number of rows and columns with lines between them
+_TICKS = 8  # if there are at most this many rows, every row has a label
+_FEW = 24  # if there are at most this many rows and columns, lines separate them
 _FONT: dict[str, Any] = {"fontfamily": SANS, "parse_math": False, "color": INK}
 _HATCH = "////"
 Cell = tuple[int, int]
@@ -78,7 +78,7 @@ class _Page:
 
 
 def _shades() -> list[tuple[int, ...]]:
-    """Return the palette on a white background."""
+    """Return the colors of the heat map's palette on a white background."""
     return [
         tuple(round(255 + (part - 255) * opacity / 255) for part in color)
         for color, opacity in heatmap.palette()
@@ -93,7 +93,7 @@ def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
 
 
 def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
-    """Hatch runs of wrong cells, draw the grid, and draw a square around the selected cell."""
+    """Hatch runs of wrong cells, draw the grid, and draw a frame around the selected cell."""
     for i, marks in enumerate(view.cells.marks):
         for start, stop in _runs(marks):
             run = Rectangle((start - 0.5, i - 0.5), stop - start, 1, fill=False, hatch=_HATCH)
@@ -116,7 +116,7 @@ def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
 
 
 def _runs(marks: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the stop of each run of wrong cells."""
+    """Yield the start and the end of each run of wrong cells."""
     start = None
     for k, mark in enumerate([*marks, ""]):
         if start is None and mark == WRONG:
@@ -127,7 +127,7 @@ def _runs(marks: str) -> Iterator[tuple[int, int]]:
 
 
 def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
-    """Label the axes with the tensors' names, and with the indices of the first and last elements.
+    """Label the axes with the names of the tensors and the indices of the first and last elements.
 
     ``width`` and ``height`` are the map's dimensions in inches.
     """

@@ -1,4 +1,4 @@
-"""Both Jacobians of a function, and their cells, which are entries or blocks of a large matrix."""
+"""Compute both Jacobians of a function, and divide large matrices into cells."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ AGREES, WRONG, UNKNOWN = ".", "x", "?"
 def capture(
     fn: Any, inputs: Sequence[Any], of: int | None, reference: Callable[..., Any] | None
 ) -> ComputedJacobians:
-    """Return both Jacobians of each output with respect to each differentiable input.
+    """For each output and each differentiable input, return both Jacobians.
 
     Raises :class:`TraceError` if forward or backward raises an error, or if a Jacobian is too
     large.
@@ -41,8 +41,8 @@ class Cells:
     """The cells of the three maps. Each cell is a block of ``block`` entries.
 
     For each block, a map shows the entry with the largest magnitude. ``marks`` contains one
-    character per cell, which says that backward agrees, that backward is wrong, or that forward is
-    not differentiable there.
+    character per cell. It says whether backward agrees, backward is wrong, or forward is not
+    differentiable.
     """
 
     rows: tuple[str, ...]
@@ -55,12 +55,12 @@ class Cells:
 
     @property
     def whole(self) -> bool:
-        """Whether each cell is one entry."""
+        """Whether each cell shows a single entry."""
         return self.block == (1, 1)
 
     @property
     def wrong(self) -> Iterator[tuple[int, int]]:
-        """The cells where backward is wrong, row by row."""
+        """The cells in which backward is wrong, row by row."""
         for i, line in enumerate(self.marks):
             yield from ((i, j) for j, mark in enumerate(line) if mark == WRONG)
 
@@ -107,7 +107,7 @@ def _labels(axis: Axis, size: int) -> tuple[str, ...]:
 
 
 def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
-    """Return the entries of each block along a third dimension."""
+    """Return the entries of each block. They are along the third dimension of the result."""
     (high, wide), (rows, columns) = block, matrix.shape
     padding = (0, -columns % wide, 0, -rows % high)
     padded = torch.nn.functional.pad(matrix, padding, value=filler)
@@ -116,7 +116,7 @@ def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
 
 
 def _largest(matrix: Tensor, block: tuple[int, int]) -> Matrix:
-    """Return each block's entry with the largest magnitude, including its sign."""
+    """For each block, return the entry with the largest magnitude, including its sign."""
     blocks = _blocks(matrix, block, math.nan)
     place = blocks.abs().nan_to_num(nan=-1.0, posinf=math.inf).argmax(-1, keepdim=True)
     return tuple(map(tuple, blocks.gather(-1, place).squeeze(-1).tolist()))

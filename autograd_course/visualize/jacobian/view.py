@@ -1,4 +1,4 @@
-"""The parts of a Jacobian for the page, the picture and the plain text."""
+"""Prepare a Jacobian for the page, the picture and the plain text."""
 
 import math
 from base64 import b64encode
@@ -15,7 +15,7 @@ from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 from autograd_course.visualize.jacobian import describe
 from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG, Cells, cells_of
 
-FEW = 6  # the maximum number of rows and columns that the plain text contains in full
+FEW = 6  # the plain text contains a matrix in full if it has at most this many rows and columns
 LEGEND = [
     {"meaning": "negative", "color": f"rgb{heatmap.NEGATIVE}", "mark": ""},
     {"meaning": "zero", "color": "transparent", "mark": ""},
@@ -27,7 +27,7 @@ LEGEND = [
 
 @dataclass(frozen=True)
 class View:
-    """One Jacobian to show. ``truth`` is the source of the first matrix."""
+    """One Jacobian to show. ``truth`` says how the first matrix was computed."""
 
     pair: Jacobians
     truth: str = heatmap.TITLES[0]
@@ -39,12 +39,12 @@ class View:
 
     @property
     def short(self) -> str:
-        """The first matrix in one or two words: ``finite differences``, ``reference``."""
+        """The source of the first matrix in short: ``finite differences`` or ``reference``."""
         return self.truth.partition(" of ")[0].partition(" by ")[0]
 
     @property
     def maps(self) -> tuple[tuple[str, Matrix, float], ...]:
-        """The three maps: title, entries, and the magnitude that has the darkest shade."""
+        """The three maps. Each has a title, entries, and the magnitude with the darkest color."""
         cells = self.cells
         common = max(heatmap.largest_of(cells.differences), heatmap.largest_of(cells.backward))
         return (
@@ -61,7 +61,7 @@ class View:
 
     @property
     def heading(self) -> str:
-        """The name of this Jacobian."""
+        """The heading, which names the output and the input of this Jacobian."""
         return heatmap.heading(self.pair)
 
     @cached_property
@@ -74,14 +74,14 @@ class View:
 
     @cached_property
     def fillings(self) -> tuple[str, ...]:
-        """The description of each map: the number of nonzero entries, their size and pattern."""
+        """A description of each map: the number, the size and the pattern of nonzero entries."""
         return tuple(
             map(describe.filling, (self.pair.differences, self.pair.backward, self.pair.off))
         )
 
     @property
     def groups(self) -> tuple[int, int]:
-        """The number of rows and columns between two separating lines, or 0 without lines."""
+        """The number of rows and columns between two lines, or 0 if there are no lines."""
         return self._group(self.pair.rows), self._group(self.pair.columns)
 
     def _group(self, axis: Axis) -> int:
@@ -92,11 +92,11 @@ class View:
 
     @property
     def scale(self) -> str:
-        """The explanation of a cell that shows several entries, or ``""``."""
+        """An explanation if a cell shows several entries, or ``""``."""
         return "" if self.cells.whole else describe.scale(*self.cells.block)
 
     def entry(self, row: int, column: int) -> tuple[str, str, str]:
-        """Write the three numbers of a cell."""
+        """Write the three numbers in a cell: both derivatives and their difference."""
         cells = self.cells
         truth, back, off = (
             matrix[row][column] for matrix in (cells.differences, cells.backward, cells.off)
@@ -107,11 +107,11 @@ class View:
 
     @cached_property
     def floor(self) -> float:
-        """The magnitude below which a difference is rounding noise."""
+        """The magnitude below which a difference counts as rounding noise."""
         return heatmap.NEGLIGIBLE * self.maps[0][2]
 
     def describe_cell(self, row: int, column: int) -> str:
-        """Describe a cell in one line."""
+        """Describe a cell on one line."""
         truth, back, off = self.entry(row, column)
         place = f"∂{self.cells.rows[row]} / ∂{self.cells.columns[column]}"
         word = describe.WORDS[self.cells.marks[row][column]]
@@ -124,7 +124,7 @@ class View:
 
 
 def written_out(view: View, selected: Sequence[int]) -> Iterator[str]:
-    """Write the numbers of small matrices, or the first wrong entries of larger ones."""
+    """Write all entries of small matrices, or the first wrong entries of larger matrices."""
     if max(len(view.cells.rows), len(view.cells.columns)) <= FEW:
         for k, (title, _, _) in enumerate(view.maps[: 3 if view.wrong else 2]):
             yield f"  {title}"

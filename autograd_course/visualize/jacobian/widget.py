@@ -1,4 +1,4 @@
-"""The live view: three linked maps, a selected entry, and backward's result for it."""
+"""The live view: three linked maps, a selected entry, and the gradient that backward returns."""
 
 from collections.abc import Callable, Sequence
 from textwrap import fill
@@ -18,11 +18,11 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class JacobianView(Live):
-    """Forward's Jacobian next to backward's. :func:`jacobian_view` creates this widget.
+    """The Jacobians of forward and of backward. :func:`jacobian_view` creates this widget.
 
-    There is one Jacobian for each output and input. ``shown`` is the number of the current
-    Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding`` is the
-    first finding of ``diagnose``.
+    There is one Jacobian for each pair of an output and an input. ``shown`` is the number of the
+    current Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding``
+    is the first finding of ``diagnose``.
     """
 
     _esm = BUNDLES / "jacobian.js"
@@ -82,17 +82,17 @@ def jacobian_view(
     of: int | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> JacobianView:
-    """Show the Jacobian of ``fn`` at ``inputs`` twice: from ``forward`` and from ``backward``.
+    """Show two Jacobians of ``fn`` at ``inputs``: one from ``forward`` and one from ``backward``.
 
-    Entry (i, j) is ∂output_i/∂input_j. ``backward`` gives its matrix row by row, with one pass for
-    each one-hot ``grad_output``. Central differences of ``forward`` in float64 give the other
-    matrix column by column. A complex element counts as two. The first finding of
+    Entry (i, j) is ∂output_i/∂input_j. Each run of ``backward`` with a one-hot ``grad_output``
+    gives one row of the second matrix. Central differences of ``forward`` in float64 give the
+    columns of the first matrix. A complex element counts as two elements. The first finding of
     :func:`~autograd_course.diagnose` appears above the maps.
 
     Args:
         fn: A Function class, any callable, or a :class:`~autograd_course.Diagnosis` that contains
             Jacobians.
-        inputs: The arguments of the call. Pass none with a diagnosis.
+        inputs: The arguments of the call. If ``fn`` is a diagnosis, omit them.
         of: The index of one output, if there are several.
         reference: A differentiable callable with the same arguments. Its Jacobian replaces the
             finite differences.
@@ -139,5 +139,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except CannotDiagnoseError:  # then no finding appears above the maps
+    except CannotDiagnoseError:  # in this case, no finding appears above the maps
         return None

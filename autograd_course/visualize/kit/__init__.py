@@ -1,1 +1,1 @@
-"""Code that all visualizers share: styles, small pictures, a base class for widgets, and tools."""
+"""Code that all visualizers share: styles, small pictures, widget base classes, and tools."""

@@ -1,4 +1,4 @@
-"""The common parts of saved pictures: colors, axes, and a small PNG, without pyplot's state."""
+"""Helpers for saved pictures: colors, axes, and a small PNG. They do not change pyplot's state."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -11,13 +11,13 @@ from PIL import Image
 
 INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
 VALUE, GRADIENT = "#00609a", "#ad4300"  # the colors of forward and backward
-SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib, so the same everywhere
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib, so fonts do not differ
 _COLORS = 48
 _EVERY = 5  # every fifth row is enough to choose the colors, because each color fills more rows
 
 
 def plain_frame(axes: Axes, **grid: Any) -> None:
-    """Draw a grid behind the data, and a frame on the left and below. ``grid`` is its style."""
+    """Draw a grid behind the data, and axis lines on the left and below."""
     axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -25,7 +25,7 @@ def plain_frame(axes: Axes, **grid: Any) -> None:
 
 
 def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
-    """Render with a palette of a few colors. The same figure always gives the same bytes.
+    """Render a figure with a small color palette. The same figure always gives the same bytes.
 
     ``keep`` contains colors (red, green, blue) that have a meaning. They stay exact even if they
     fill only a small part of the figure.

@@ -1,4 +1,4 @@
-"""Tensors, numbers, sizes, lists and errors as short text."""
+"""Write tensors, numbers, sizes, lists and errors as short text."""
 
 import math
 import traceback
@@ -32,7 +32,7 @@ class Summary:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Summary":
-        """Summarize a tensor of any shape, dtype and device. The summary does not keep it alive."""
+        """Summarize any tensor. The summary does not keep the tensor alive."""
         tensor = tensor.detach()
         shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
         if tensor.numel() <= SMALL:
@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def short(self) -> str:
-        """A few characters for a node's card: up to three values, or else the shape."""
+        """A few characters for a card: up to three values. For larger tensors, the shape."""
         digits = 4 if self.shape == () else 3
         return elements(self.values, digits) if self.few else f"[{self.size}]"
 
@@ -57,7 +57,7 @@ class Summary:
 
     @property
     def measure(self) -> str:
-        """A few characters about its magnitude: up to three values, or else the norm."""
+        """The magnitude in a few characters: up to three values. For larger tensors, the norm."""
         return self.short if self.few else f"norm {number(self.norm, 3)}"
 
     @property
@@ -74,14 +74,14 @@ class Summary:
 
     @property
     def text(self) -> str:
-        """The whole summary, in one line of text."""
+        """The whole summary on one line."""
         if not self.statistics:
             return elements(self.values, 4) if 0 not in self.shape else f"[{self.size}] (empty)"
         figures = (f"{name} {number(value, 3)}" for name, value in self.statistics)
         return f"[{self.size}] {', '.join(figures)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data. Complex and non-finite numbers become text."""
+        """Return the summary as JSON-compatible data. Complex and non-finite numbers are text."""
         content = (
             {"statistics": {name: _plain(value) for name, value in self.statistics}}
             if self.statistics
@@ -102,7 +102,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def elements(values: Any, digits: int) -> str:
-    """Write nested values as text, each with at most ``digits`` significant digits."""
+    """Write nested values as text. Each number has at most ``digits`` significant digits."""
     if isinstance(values, list):
         return f"[{', '.join(elements(value, digits) for value in values)}]"
     return number(values, digits)
@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-# The function may be one of the reference Functions, whose lines are reported like the caller's.
+# The function can be one of the reference Functions. Their lines are reported like the caller's.
 _FUNCTIONS = COURSE / "functions"
 _OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
 
@@ -150,13 +150,13 @@ def size(count: int, exact_below: int = 1024) -> str:
 
 
 def listed(items: Sequence[str]) -> str:
-    """Join with commas and a final ``and``."""
+    """Join strings with commas and a final ``and``."""
     *first, last = items
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def raised(error: BaseException) -> str:
-    """Name an exception, its message, and the line of the caller's code that raised it."""
+    """Describe an exception: its name, its message, and the line of the caller's code."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
     ]

@@ -1,4 +1,4 @@
-"""PyTorch's graph: its nodes, their order and names, and a walk through them."""
+"""Walk through PyTorch's graph, and order and name its nodes."""
 
 import heapq
 import re
@@ -21,7 +21,7 @@ def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
 
 
 def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return all nodes behind ``roots`` without duplicates, each after the nodes it depends on.
+    """Return ``roots`` and all nodes that they depend on, in forward order and without duplicates.
 
     Leaves come first, in the order of ``leaves``. The other nodes are in the order of forward.
     """
@@ -64,7 +64,7 @@ def _made(node: GraphNode, place: dict[GraphNode, int]) -> tuple[int, int]:
 
 
 def is_leaf(node: GraphNode) -> bool:
-    """Whether the node accumulates the gradient of a leaf."""
+    """Whether the node accumulates the gradient of a leaf tensor."""
     return hasattr(node, "variable")
 
 
@@ -74,14 +74,14 @@ def is_custom(node: GraphNode) -> bool:
 
 
 def operation(node: GraphNode) -> str:
-    """Return the operation: ``Mul`` for ``MulBackward0``, the class name for a custom Function."""
+    """Return an operation's name: ``Mul`` for ``MulBackward0``, or the Function's class name."""
     if is_custom(node):
         return str(node._forward_cls.__name__)
     return re.sub(r"(Backward\d*|^torch::autograd::)", "", node.name())
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Number the names that repeat: ``Add``, ``Mul``, ``Add 2``."""
+    """Number repeated names: ``Add``, ``Mul``, ``Add 2``."""
     seen: Counter[str] = Counter()
     return [_numbered(name, seen) for name in names]
 

@@ -1,4 +1,4 @@
-"""Long work in small parts, between the messages that the kernel receives."""
+"""Do long work in small steps, so that the kernel can handle messages between two steps."""
 
 import asyncio
 import time
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 SLICE_S = 0.008  # seconds of work before the kernel handles messages
 YIELD_S = 0.002  # seconds for the page's messages, which need several turns of the event loop
-DEBOUNCE_S = 0.08  # seconds of free CPU in which the page can draw the answer
+DEBOUNCE_S = 0.08  # seconds in which the CPU is free, so that the page can draw the answer
 
 
 class IdleTask:
-    """One task at a time. A new task replaces one that is not finished.
+    """Runs one task at a time. A new task replaces an unfinished task.
 
     If no event loop runs, as in a script, the whole task runs at once.
     """

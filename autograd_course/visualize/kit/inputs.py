@@ -1,4 +1,4 @@
-"""Check, copy and name the arguments of the call to trace."""
+"""Check, copy and name the arguments of the call that is traced."""
 
 import inspect
 import math
@@ -37,13 +37,13 @@ def _is_function(fn: Any) -> bool:
 
 
 def title(fn: Any) -> str:
-    """Return the name of a function, a class or an object's class."""
+    """Return the name of a function or class. For any other object, return its class name."""
     name = getattr(fn, "__name__", type(fn).__name__)
     return "function" if name == "<lambda>" else str(name)
 
 
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Copy the arguments as ``memory.fresh_leaves`` does.
+    """Copy the arguments with ``memory.fresh_leaves``.
 
     Raises :class:`TraceError` if no argument can have a gradient.
     """
@@ -58,7 +58,7 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 
 
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """Return a name for each argument: the given name or the parameter's name."""
+    """Return a name for each argument: the given name, or else the name of the parameter."""
     if names is not None:
         if not isinstance(names, Sequence):
             raise TraceError(
@@ -91,7 +91,7 @@ def positional_parameters(fn: Any) -> list[inspect.Parameter]:
 
 
 def captured_names(fn: Any) -> dict[int, str]:
-    """Name the tensors that ``fn`` uses besides its arguments, by ``id``."""
+    """Return the names of the tensors that ``fn`` uses besides its arguments, by ``id``."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner} if isinstance(owner, torch.nn.Module) else {}
     if inspect.isfunction(fn):
@@ -115,13 +115,13 @@ def _kind(value: Any) -> str:
 
 
 def require_values(given: Sequence[Any]) -> None:
-    """Raise ``TraceError`` for inputs whose elements have no values."""
+    """Raise ``TraceError`` if an input has no values, like a meta tensor."""
     meta = "is on the meta device, where tensors have no values; pass a tensor on the CPU"
     _require(given, "Input", lambda x: x.is_meta, meta)
 
 
 def require_dense(given: Sequence[Any], what: str = "Input", repair: str = "pass") -> None:
-    """Raise ``TraceError`` for sparse inputs or outputs."""
+    """Raise ``TraceError`` if a tensor is sparse."""
     sparse = f"is sparse, but this view shows every element; {repair} it as .to_dense()"
     _require(given, what, lambda x: x.layout != torch.strided, sparse)
 
@@ -138,7 +138,7 @@ def _require(given: Sequence[Any], what: str, lacks: Callable[[Tensor], bool], w
 
 
 def finite_number(what: str, given: Any, example: float) -> float:
-    """Return a finite number, which may be given as a tensor with one element."""
+    """Check a finite number and return it. It can be a tensor with one element."""
     alone = given.detach() if isinstance(given, Tensor) else given
     try:
         value = math.nan if isinstance(given, str | bool) else float(alone)
@@ -150,7 +150,7 @@ def finite_number(what: str, given: Any, example: float) -> float:
 
 
 def whole_number(what: str, given: Any, example: int) -> int:
-    """Return a nonnegative integer."""
+    """Check a nonnegative integer and return it."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise TraceError(
             f"{what} must be a whole number, 0 or more, such as {what}={example}, "
@@ -160,7 +160,7 @@ def whole_number(what: str, given: Any, example: int) -> int:
 
 
 def finite_range(name: str, given: Any) -> tuple[float, float]:
-    """Return the range of an input: two finite numbers, the lower one first."""
+    """Check the range of an input, and return it: two finite numbers, the lower one first."""
     try:
         low, high = map(float, given) if isinstance(given, tuple | list) else (0.0, 0.0)
     except (TypeError, ValueError, RuntimeError):

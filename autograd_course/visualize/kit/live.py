@@ -15,8 +15,8 @@ from PIL import Image
 BUNDLES = Path(__file__).parents[1] / "bundles"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
-# For a trait that the page sets. ipywidgets would send the value back for a second page, which
-# would add a message to every move. This setting turns that off.
+# For a trait that the page sets. By default, ipywidgets sends the value back, in case a second page
+# shows the widget. This setting avoids the extra message for every move.
 FROM_PAGE = {"sync": True, "echo_update": False}
 
 
@@ -24,15 +24,16 @@ class Saved(anywidget.AnyWidget):
     """A widget that saves ``left`` in the notebook, for readers without a kernel.
 
     A live view needs its kernel. But JupyterLab prefers a saved view to a saved picture, and shows
-    "Error displaying widget" once the kernel has ended. So the view is shown but not saved:
-    ``saving.js`` removes it from the data that JupyterLab writes to the file. JupyterLab, the book,
-    nbconvert and GitHub then all find the picture. The view's address stays in the metadata of the
-    output. If a notebook is opened again while its kernel is running, the script restores the view.
+    "Error displaying widget" once the kernel has ended. So the notebook shows the view but does not
+    save it: ``saving.js`` removes the view from the data that JupyterLab writes to the file.
+    JupyterLab, the book, nbconvert and GitHub then all show the picture. The metadata of the output
+    still contains the id of the view. If a notebook is reopened while its kernel is running, the
+    script restores the view.
 
-    This needs no setting and no extension. A JupyterLab extension would work only if the course is
-    installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 35 to
-    150 KB per widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
-    the script's JupyterLab part.
+    This method needs no setting and no extension. A JupyterLab extension would work only if the
+    course and JupyterLab were installed in the same environment. JupyterLab's own "save widget
+    state" is off by default, adds 35 to 150 KB per widget, and makes nbconvert fetch scripts from a
+    CDN. Colab and VS Code do not run the script's JupyterLab part.
     """
 
     # ipywidgets 7 displays widgets with this method, and saves only 110 characters of text.
@@ -45,7 +46,7 @@ class Saved(anywidget.AnyWidget):
             shell.display_formatter.mimebundle_formatter.for_type(Box, _box_bundle)
 
     def left(self) -> dict[str, str]:
-        """The saved content for readers without a kernel, by MIME type."""
+        """The content that is saved for readers without a kernel, by MIME type."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -53,14 +54,14 @@ class Saved(anywidget.AnyWidget):
 
 
 def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a widget's own bundle with its picture. ``saving.js`` reads the metadata."""
+    """Return the MIME bundle of a widget with its picture. ``saving.js`` reads the metadata."""
     # ipywidgets returns only the data. anywidget returns a pair of data and metadata.
     data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
     return {**data, **left}, {VIEW: data.get(VIEW, {}), **metadata}
 
 
 def _box_bundle(box: Box) -> Any:
-    """Return the bundle of an ipywidgets box, with the pictures of the widgets inside it.
+    """Return the MIME bundle of an ipywidgets box, with the pictures of the widgets in the box.
 
     The notebook saves only the output of the outermost widget.
     """
@@ -78,9 +79,10 @@ def _inside(box: Box) -> Iterator[Saved]:
 
 
 def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return one bundle for several widgets, with their pictures and texts below each other.
+    """Return one MIME bundle for several widgets, with their pictures and text below each other.
 
-    A picture among texts becomes part of the Markdown, which every page prefers to a PNG.
+    A picture between pieces of text becomes part of the Markdown, because every page prefers
+    Markdown to a PNG.
     """
     left = {"text/plain": "\n\n".join(part["text/plain"] for part in parts)}
     if pictures := [part["image/png"] for part in parts if "image/png" in part]:

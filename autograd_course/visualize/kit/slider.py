@@ -1,4 +1,4 @@
-"""The positions of a slider: round numbers in a range."""
+"""Choose the positions of a slider: round numbers in a range."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _APART = 1e-6  # relative; float32 cannot represent a number more exactly
 
 
 def positions(low: float, high: float, value: float, most: int) -> list[float]:
-    """Return round, evenly spaced values that include both ends and the given value exactly.
+    """Return round, evenly spaced values that include both ends of the range and the given value.
 
     There are at most ``most`` steps.
     """
@@ -18,14 +18,12 @@ def positions(low: float, high: float, value: float, most: int) -> list[float]:
 
 
 def among(places: Iterable[float], value: float) -> list[float]:
-    """Return the positions, including a value exactly. It replaces a position that almost equals
-    it.
-    """
+    """Return the positions and a value, which replaces a position that is almost equal."""
     apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
     return sorted([*apart, value])
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is at least ``least``."""
+    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is not less than ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * digit for digit in _DIGITS if power * digit >= least * (1 - 1e-9))

@@ -1,4 +1,4 @@
-"""The style of the course's figures: legible on light and dark notebook pages."""
+"""The style of the course's figures, which are legible on light and dark notebook pages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ _LOOK: Any = {
 
 @contextmanager
 def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterator[list[Axes]]:
-    """Yield ``columns`` axes side by side in the course's style and show the figure at the end.
+    """Yield ``columns`` axes side by side in the course's style. Show the figure at the end.
 
     ``width`` and ``height`` are in inches.
     """

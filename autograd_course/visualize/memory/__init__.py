@@ -1,4 +1,6 @@
-"""Memory timeline: the tensors that autograd saves for backward, by which node and for how long.
+"""The memory timeline shows which tensors autograd saves for backward.
+
+It also shows which node saves each tensor, and for how long.
 
 ``ledger → hooks, isolation → trace → describe → view → figure, widget``
 """

@@ -1,4 +1,4 @@
-"""A memory trace in words: a sentence for each event, names of tensors, and a summary."""
+"""Describe a memory trace in words: a sentence for each event, tensor names, and a summary."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ def sentence(trace: MemoryTrace, number: int) -> str:
 
 
 class _Items:
-    """The tensors of an event, as entries of the trace."""
+    """The tensors of one event, as entries of the trace."""
 
     def __init__(self, trace: MemoryTrace, event: Event) -> None:
         self.saves = [trace.kept[i] for i in event.saves]
@@ -48,7 +48,7 @@ def _save(event: Event, items: _Items) -> str:
 
 
 def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[str, int]]:
-    """Name tensors, with their bytes summed by name, or only count them if there are many names."""
+    """Name tensors and add up the bytes of equal names. If there are many, only count them."""
     if len({told(item) for item in items}) > _MOST_NAMED:
         return [(f"{len(items)} tensors", sum(item.extra for item in items))]
     found: dict[str, list[int]] = {}
@@ -61,7 +61,7 @@ def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[st
 
 
 def _belonging(item: Kept) -> str:
-    """Name a tensor by the node that saved it first."""
+    """Name a tensor after the node that saved it first."""
     return f"{item.role} of {item.owner}" if item.how == "attribute" else _of(item)
 
 
@@ -145,7 +145,7 @@ _SENTENCES: dict[str, Callable[[Event, _Items], str]] = {
 
 
 def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
-    """Describe a trace as plain text: first the numbers, then each event."""
+    """Describe a trace in plain text: first the totals, then each event."""
     judged = "" if budget is None else f"; budget {size(budget)}: {verdict(trace.peak, budget)}"
     head = (
         f"{name}: peak {size(trace.peak)}, {size(trace.between)} saved after forward; "
@@ -173,7 +173,7 @@ def its(item: Kept) -> str:
 
 
 def what(item: Kept) -> str:
-    """Name the role of a tensor in one word."""
+    """Return the role of a tensor in one word."""
     if item.how == "attribute":
         return item.role
     return "mask" if item.dtype == "bool" and item.role == "intermediate" else item.role
@@ -185,5 +185,5 @@ def shape(item: Kept) -> str:
 
 
 def verdict(peak: int, budget: int) -> str:
-    """Say whether a peak fits into a budget."""
+    """Say whether the peak fits into the budget."""
     return "✓ fits" if peak <= budget else f"✗ {size(peak - budget)} over"

@@ -1,4 +1,4 @@
-"""The variants side by side, on the same scale, as PNG."""
+"""Draw the variants side by side, on the same scale, as PNG."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ COLORS = (
 )  # fmt: skip
 _ACROSS, _PANEL, _HEIGHT = 4, 2.7, 2.5  # panels in a row, and the size of a panel in inches
 _HATCH, _AGAIN = "////", "..."
-_READABLE, _WIDE = 0.07, 0.12  # fractions of the peak and of a phase; a smaller band has no letter
+_READABLE, _WIDE = 0.07, 0.12  # smaller fractions of the peak or phase have no letter
 
 
 def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
@@ -87,7 +87,7 @@ def _look(groups: Grouping, group: int) -> dict[str, Any]:
 
 
 def _place(xs: list[float], floor: list[int], row: list[int], top: int) -> Point | None:
-    """Return the middle of the widest part of a band, or ``None`` if the band is too low."""
+    """Return the center of the widest part of a band, or ``None`` if the band is too thin."""
     best: tuple[float, Point] | None = None
     runs = groupby(range(len(row)), key=lambda i: (floor[i], row[i]))
     for (low, high), run in runs:

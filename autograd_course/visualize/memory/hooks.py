@@ -1,9 +1,9 @@
-"""Hooks that watch a run and report to the ledger. They change nothing.
+"""Hooks that watch a run and report to the ledger. They do not change the run.
 
-:class:`SavedTensors` sees the tensors that each node saves, :class:`Applied` sees which custom
-Function saves them, and :class:`Modules` sees in which module it runs. :class:`Watch` sees which
-operations run and which tensors exist. :class:`Graph` sees which node runs in backward, and the
-attributes of the node's ctx.
+:class:`SavedTensors` sees the tensors that each node saves. :class:`Applied` sees which custom
+Function saves them, and :class:`Modules` sees in which module the Function runs. :class:`Watch`
+sees which operations run and which tensors exist. :class:`Graph` sees which node runs in backward,
+and the attributes of the node's ctx.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Slot:
 
 
 class SavedTensors:
-    """Observe each tensor that a node saves, even if other hooks are active.
+    """Observe each tensor that a node saves, even if other saved-tensor hooks are active.
 
     PyTorch calls only the innermost hooks, and ``torch.utils.checkpoint`` has its own hooks. In
-    forward, these hooks do not keep the tensors that they receive. In backward, when checkpoint
-    recomputes forward, they keep the tensors in a table. So this class wraps each pair of hooks
-    that becomes active. In forward, it counts the tensors in the result of ``pack_hook``. In
-    backward, it counts each storage as long as the storage exists.
+    forward, checkpoint's hooks do not keep the tensors that they receive. In backward, when
+    checkpoint recomputes forward, its hooks keep the tensors in a table. So this class wraps each
+    pair of hooks that becomes active. In forward, this class counts the tensors in the result of
+    ``pack_hook``. In backward, it counts each storage as long as the storage exists.
     """
 
     def __init__(self, ledger: Ledger, watch: Watch, modules: Modules) -> None:
@@ -79,7 +79,7 @@ class SavedTensors:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Observe saved tensors inside a ``with`` block."""
+        """In a ``with`` block, observe saved tensors."""
         entering = saved_tensors_hooks.__enter__
 
         def entered(hooks: Any) -> None:
@@ -119,9 +119,10 @@ class SavedTensors:
         return Slot(packed, entries, self.ledger.release)
 
     def _repack(self, hooks: Any, tensor: Tensor, owner: Owner) -> Any:
-        """Let checkpoint pack again. It stops the recomputed forward when it has all tensors.
+        """Let checkpoint pack a recomputed tensor, which may end the recomputation.
 
-        The last operation has then saved its inputs, but PyTorch never dispatches it. It is the
+        Checkpoint stops the recomputed forward when it has all tensors. At this moment, the last
+        operation has saved its inputs, but PyTorch never dispatches this operation. It is the
         operation whose backward is running.
         """
         try:
@@ -160,7 +161,7 @@ class SavedTensors:
         self.ledger.release(entry)
 
     def _owner(self, frame: FrameType) -> Owner:
-        """Return the node that is saving, for a custom Function or an operation."""
+        """Return the owner of the node that is saving: a custom Function or an operation."""
         number = _get_sequence_nr() - 1
         custom, inputs = self._custom(frame)
         again = _current_graph_task_id() != _OUTSIDE
@@ -172,9 +173,7 @@ class SavedTensors:
         return self.owners[key]
 
     def _custom(self, frame: FrameType) -> tuple[str, set[int]]:
-        """Return the name and inputs of the saving Function or checkpoint, or ``""`` for an
-        operation.
-        """
+        """Return the name and inputs of the saving Function or checkpoint, if there is one."""
         itself = frame.f_code.co_name in ("save_inputs", "<listcomp>")
         if itself and frame.f_code.co_filename == _CHECKPOINTING:
             return CHECKPOINT, set()
@@ -191,7 +190,7 @@ def _called(hooks: Any) -> str:
 
 
 def _line(frame: FrameType | None) -> str:
-    """Return the line of the caller's code that is running."""
+    """Return the line of the caller's code that is running now."""
     while frame and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame = frame.f_back
     if frame is None:
@@ -209,11 +208,11 @@ def _dtype(tensor: Tensor) -> str:
 
 
 class Applied:
-    """The custom Function whose forward has ended, until autograd creates the next node.
+    """The custom Function that is saving its tensors, from the end of forward to the next node.
 
-    ``apply`` looks up ``forward`` on the class, calls it, and then saves. This class can see only
-    the lookup, because from PyTorch 2.14 on, ``apply`` has no Python frame. Also, code such as
-    ``cube = Cube.apply`` may have bound it earlier.
+    ``apply`` looks up ``forward`` on the class, calls ``forward``, and then saves tensors. This
+    class can observe only the lookup: from PyTorch 2.14 on, ``apply`` has no Python frame, and code
+    such as ``cube = Cube.apply`` can have bound ``apply`` earlier.
     """
 
     def __init__(self) -> None:
@@ -223,7 +222,7 @@ class Applied:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Observe each call to a custom forward inside a ``with`` block."""
+        """In a ``with`` block, observe each call to a custom forward."""
         before = FunctionMeta.__getattribute__
 
         def looked_up(cls: type, name: str) -> Any:
@@ -237,7 +236,7 @@ class Applied:
             FunctionMeta.__getattribute__ = before  # type: ignore[method-assign]
 
     def saving(self) -> tuple[str, set[int]] | None:
-        """Return the Function's name and the storages of its inputs, if it is saving now."""
+        """If a Function is saving now, return its name and the storages of its inputs."""
         return (self._name, self._inputs) if self._when == _now() else None
 
     def _noting(self, cls: type, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,7 +244,7 @@ class Applied:
         def noted(*args: Any, **kwargs: Any) -> Any:
             given = storage_keys((args, kwargs))
             result = forward(*args, **kwargs)
-            # Do not set these earlier, because a forward may apply other Functions, and may create
+            # Do not set these earlier, because a forward can apply other Functions and can create
             # nodes under enable_grad.
             self._name, self._inputs, self._when = cls.__name__, given, _now()
             return result
@@ -264,7 +263,7 @@ def _now() -> tuple[int, int]:
 
 
 class Modules:
-    """A stack of module calls, by path if the module is known, or else by class."""
+    """A stack of module calls. A module is named by its path if known, or else by its class."""
 
     def __init__(self, roots: Iterable[nn.Module]) -> None:
         self._paths: dict[int, str] = {}
@@ -281,7 +280,7 @@ class Modules:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Follow all module calls inside a ``with`` block."""
+        """In a ``with`` block, follow all module calls."""
         handles = (
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
@@ -309,8 +308,8 @@ class Modules:
 class Watch(LiveStorages):
     """Record the name of each operation, and the storages of its arguments and results.
 
-    A node takes its number in the graph before its operation is dispatched. So the first operation
-    under a number is the node's own.
+    A node gets its number before PyTorch dispatches its operation. So the first operation after a
+    new number belongs to this node.
     """
 
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
@@ -343,7 +342,7 @@ class Watch(LiveStorages):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Ignore the operations in a block, because they belong to a hook."""
+        """In a ``with`` block, ignore the operations, because they belong to a hook."""
         before, self._aside = self._aside, True
         try:
             yield
@@ -377,7 +376,7 @@ class Watch(LiveStorages):
 
 
 def _camel(func: Any) -> str:
-    """Return an operation's name as it is in the graph: ``Softmax`` for ``_softmax``."""
+    """Return an operation's name in the form of the graph: ``Softmax`` for ``_softmax``."""
     name = getattr(func, "_schema", None)
     plain = str(name.name if name else func).split("::")[-1].split(".")[0]
     return "".join(part.capitalize() for part in re.split("_+", plain) if part) or plain
@@ -394,7 +393,7 @@ def _only_looks(func: Any) -> bool:
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
-    """Return all nodes of the graph without duplicates, in the order of forward."""
+    """Return all nodes of the graph in the order of forward, without duplicates."""
     found: set[GraphNode] = set()
     stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while stack:
@@ -406,7 +405,7 @@ def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
 
 
 class Graph:
-    """The owners of all nodes, and their hooks."""
+    """The nodes of the graph: the owner of each node, and the hooks on the nodes."""
 
     def __init__(
         self,
@@ -426,9 +425,9 @@ class Graph:
         self._last = -1
 
     def look_into_ctx(self) -> None:
-        """Add the tensors that custom Functions have stored as attributes of their ctx.
+        """Add the tensors that custom Functions stored as attributes of their ctx.
 
-        No hook saw the assignments, so the tensors are added at the position of their node.
+        Hooks do not see these assignments, so the tensors are added at the position of their node.
         """
         for index, node in enumerate(self.nodes):
             found = list(iter_storages(vars(node))) if is_custom(node) else []
@@ -464,7 +463,7 @@ class Graph:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Inside a ``with`` block, report to the ledger which node runs."""
+        """In a ``with`` block, report to the ledger which node runs."""
         handles = [
             node.register_prehook(partial(self._runs, index))
             for index, node in enumerate(self.nodes)
@@ -481,7 +480,7 @@ class Graph:
         self.ledger.begin("run", self.owners[index])
 
     def check_ctx(self) -> None:
-        """Check whether the last node has deleted an attribute of its ctx."""
+        """Check whether the last node deleted an attribute of its ctx."""
         hidden = self._hidden.get(self._last)
         if hidden:
             left = {key for key, _, _ in iter_storages(vars(self.nodes[self._last]))}
@@ -489,21 +488,21 @@ class Graph:
                 self.ledger.release(hidden.pop(key))
 
     def let_go(self) -> None:
-        """Release the graph."""
+        """Drop the references to the graph."""
         self.nodes, self.leaves = [], []
 
 
 def _owner(
     node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
 ) -> Owner:
-    """Return the owner of the tensors that a node saved, or a new owner if it saved nothing."""
+    """Return the owner of the tensors that a node saved. If it saved none, return a new owner."""
     number, name = node._sequence_nr(), operation(node)
     new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
     if not is_custom(node):
         owner = plain.get(number) or new
         owner.op = name
         return owner
-    # A custom forward in grad mode creates nodes, which take numbers, before its own node saves.
+    # A custom forward in grad mode creates nodes, which use up numbers, before its own node saves.
     found = next((it for it in custom if it.op == name and it.seq >= number), None)
     if found is None:
         return new
@@ -512,7 +511,7 @@ def _owner(
 
 
 def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
-    """Return a new moment for a ctx's attributes, at the node's position among the moments."""
+    """Insert a moment for the attributes of a ctx at the position of its node, and return it."""
     places = [i for i, it in enumerate(ledger.moments) if it.seq <= owner.seq]
     place = places[-1]
     before = ledger.moments[place]
@@ -525,7 +524,7 @@ def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
 
 
 def _begins_earlier(ledger: Ledger, entry: Entry, moment: Moment, owner: Owner, role: str) -> None:
-    """Correct the record of a storage that was already on a ctx when another node saved it."""
+    """Correct the entry of a storage that was on a ctx before another node saved it."""
     place, known = ledger.moments.index(moment), ledger.moments.index(entry.born)
     if known <= place:
         return

@@ -1,4 +1,4 @@
-"""Find the objects that a call uses besides its arguments, and restore them after the call."""
+"""Find the objects that a call uses besides its arguments, and restore them afterward."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from autograd_course.visualize.kit.inputs import captured_names
 
 @dataclass(frozen=True)
 class Reach:
-    """The modules and tensors that a callable uses. ``tensors`` contains names by ``id``."""
+    """The modules and tensors that a callable uses. ``tensors`` maps ids to names."""
 
     modules: tuple[nn.Module, ...]
     tensors: dict[int, tuple[str, Tensor]]
 
     @classmethod
     def of(cls, fn: Any) -> "Reach":
-        """Look into the closure, globals and attributes of a callable without calling anything."""
+        """Search the closure, globals and attributes of a callable, without calling anything."""
         found = CapturedState(("", fn)).things
         inner = tuple(thing for _, thing in found if isinstance(thing, nn.Module))
         named = {id(it): (name, it) for name, it in found if isinstance(it, Tensor)}
@@ -38,22 +38,22 @@ class Reach:
         return cls(inner, named)
 
     def storages(self) -> dict[int, str]:
-        """Name the storages of all tensors, by key."""
+        """Return a name for the storage of each tensor, by storage key."""
         return {key: name for name, it in self.tensors.values() for key, _, _ in iter_storages(it)}
 
     def buffers(self) -> list[Tensor]:
-        """Return the modules' buffers, which a forward may change."""
+        """Return the buffers of all modules, because a forward can change them."""
         return list({id(it): it for module in self.modules for it in module.buffers()}.values())
 
 
 class Gradients:
-    """The ``.grad`` of leaves: removed before a backward pass, and restored after it."""
+    """The ``.grad`` of leaves, which is removed before a backward pass and restored afterward."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[Tensor, Tensor | None]] = {}
 
     def borrow(self, leaves: Iterable[Tensor]) -> None:
-        """Remove the gradients of some leaves until ``restore``."""
+        """Remove the gradients of some leaves until ``restore`` is called."""
         for leaf in leaves:
             if leaf.is_leaf and id(leaf) not in self._before:
                 self._before[id(leaf)] = (leaf, leaf.grad)
@@ -67,7 +67,7 @@ class Gradients:
 
 @contextmanager
 def preserve_state(reach: Reach) -> Iterator[Gradients]:
-    """Run a block in grad mode. Then restore the gradients, buffers and random states."""
+    """Run a ``with`` block in grad mode. Then restore gradients, buffers and random states."""
     gradients = Gradients()
     gradients.borrow(it for _, it in reach.tensors.values())
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

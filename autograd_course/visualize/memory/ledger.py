@@ -1,4 +1,4 @@
-"""The record of a pass: which node holds which storage, event by event."""
+"""The record of a run: which node holds which storage at each event."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Kind = Literal["start", "save", "pass", "attribute", "turn", "run", "free", "end
 
 @dataclass(eq=False)
 class Owner:
-    """A node of the graph. ``seq`` is its place in the order of forward."""
+    """The node that saved a storage. ``seq`` is its position in the order of forward."""
 
     op: str
     seq: int
@@ -23,7 +23,7 @@ class Owner:
 
 @dataclass(eq=False)
 class Entry:
-    """A storage that autograd holds, with the number of holds."""
+    """A storage that autograd holds. ``holds`` counts the references to it."""
 
     key: int
     bytes: int
@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(eq=False)
 class Moment:
-    """An event that is not complete yet."""
+    """An event that is still being recorded."""
 
     phase: Phase
     kind: Kind
@@ -65,8 +65,8 @@ class Moment:
 class Ledger:
     """Saved bytes and bytes in memory, and the moments at which they changed.
 
-    ``known`` maps the keys of the storages that are already resident to names. ``allocated`` reads
-    the device's allocator.
+    ``known`` maps the keys of already resident storages to names. ``allocated`` is a callable that
+    returns the number of bytes that the device's allocator has allocated.
     """
 
     def __init__(self, known: dict[int, str], allocated: Callable[[], int | None]) -> None:
@@ -82,7 +82,7 @@ class Ledger:
         self.begin("start")
 
     def begin(self, kind: Kind, owner: Owner | None = None, **about: Any) -> Moment:
-        """Close the current moment and begin a new one."""
+        """End the current moment and begin a new one."""
         moment = Moment(self.phase, kind, owner, **about)
         if self.phase == "backward" and kind != "run":
             moment.inside = self.running
@@ -98,7 +98,7 @@ class Ledger:
         return self.moments[-1]
 
     def settle(self) -> None:
-        """Record the numbers of the current moment."""
+        """Record the totals at the end of the current moment."""
         if self.moments:
             now = self.now
             now.kept, now.alive, now.allocated = self.kept, self.alive, self.allocated()
@@ -107,14 +107,14 @@ class Ledger:
                 now.allocated = None if now.allocated is None else 0
 
     def saving(self, owner: Owner, kind: Kind, by: str, seq: int) -> Moment:
-        """Return the single moment at which a node saves all its tensors."""
+        """Return the moment for a node that saves. All tensors of the node share this moment."""
         now = self.now
         if (now.kind, now.owner, now.by) == (kind, owner, by) and not now.frees:
             return now
         return self.begin(kind, owner, by=by, seq=seq)
 
     def hold(self, key: int, size: int, owner: Owner, moment: Moment, **about: Any) -> Entry:
-        """Count a storage unless it is already counted or resident. Return its entry."""
+        """Count a storage unless it is already counted or resident, and return its entry."""
         entry = self.held.get(key)
         if entry is None:
             anyway = self.known.get(key, "")
@@ -131,7 +131,7 @@ class Ledger:
         return entry
 
     def release(self, entry: Entry) -> None:
-        """Release one hold. The last release frees the storage."""
+        """Release one reference. When the last reference is released, the storage is free."""
         if self.closed:
             return
         entry.holds -= 1
@@ -150,7 +150,7 @@ class Ledger:
         self.now.high = max(self.now.high, self.kept)
 
     def lived(self, size: int) -> None:
-        """Count a new tensor, or a freed tensor if the size is negative."""
+        """Count the bytes of a new tensor, or of a freed tensor if ``size`` is negative."""
         self.alive += size
         if self.now.kind == "start":  # nothing is saved yet, so the bytes belong to the first event
             self._early = max(self._early, self.alive)

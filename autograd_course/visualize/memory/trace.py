@@ -68,7 +68,7 @@ class Kept:
 
     @property
     def extra(self) -> int:
-        """The cost in bytes, which is 0 if the storage is already resident."""
+        """The bytes that saving costs. If the storage is already resident, this is 0."""
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
@@ -78,15 +78,15 @@ class Kept:
 
 @dataclass(frozen=True)
 class Event:
-    """One moment: a node saves, a node runs in backward, or a storage is freed.
+    """One moment: a node saves tensors, a node runs in backward, or a storage is freed.
 
     ``saves``, ``again`` and ``frees`` contain ids of :class:`Kept`: storages that the event saves,
     storages that it saves after another node already saved them, and storages that it frees.
     ``passed`` is the number of bytes that other saved-tensor hooks (``by``) received and discarded.
     ``kept`` is the number of bytes that are saved after the event, and ``high`` is the maximum
-    during it. ``alive`` and ``alive_high`` are the same numbers for all tensors that the call
-    created, as the dispatcher sees them. ``allocated`` is the memory that the CUDA allocator has
-    allocated since the start, or ``None`` on the CPU.
+    during the event. ``alive`` and ``alive_high`` are the same numbers for all tensors that the
+    call created, as the dispatcher sees them. ``allocated`` is the memory that the CUDA allocator
+    has allocated since the start, or ``None`` on the CPU.
     """
 
     phase: Phase
@@ -112,9 +112,9 @@ class MemoryTrace:
     """One forward and one backward pass of ``title``, and everything that autograd saved.
 
     ``operations`` counts the operations of forward, and ``backward_operations`` counts the
-    operations of backward. ``again_operations`` counts those operations of backward that ran in
-    grad mode, because they recompute a forward. Views do not count. ``again_modules`` counts the
-    module calls inside backward.
+    operations of backward. ``again_operations`` counts the operations of backward that recompute a
+    forward, which run in grad mode. Views do not count. ``again_modules`` counts the module calls
+    inside backward.
     """
 
     title: str
@@ -127,12 +127,12 @@ class MemoryTrace:
 
     @property
     def peak(self) -> int:
-        """The maximum number of bytes saved at any moment, without already resident bytes."""
+        """The maximum number of bytes saved at any moment. Already resident bytes do not count."""
         return max(event.high for event in self.events)
 
     @property
     def peak_event(self) -> int:
-        """The first event at which the peak is reached."""
+        """The first event that reaches the peak."""
         return next(i for i, event in enumerate(self.events) if event.high == self.peak)
 
     @property
@@ -142,16 +142,16 @@ class MemoryTrace:
 
     @property
     def between(self) -> int:
-        """The number of bytes that are saved between forward and backward."""
+        """The number of bytes that are saved after forward and before backward."""
         return self.events[self.turn].kept
 
     @property
     def anyway(self) -> int:
-        """The number of bytes in saved tensors that are already resident: inputs and parameters."""
+        """The number of bytes in saved tensors that cost nothing, such as inputs and parameters."""
         return sum(item.bytes for item in self.kept if item.anyway)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data."""
+        """Return the trace as JSON-compatible data."""
         return asdict(self)
 
 
@@ -167,7 +167,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     callable that returns a tensor or a tree of tensors. The backward pass starts with ones. Tensors
     among ``inputs`` are copied. Each storage counts once, from the moment when a node saves a
     tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
-    storages of the inputs and of tensors that ``fn`` uses by itself (its parameters) are already
+    storages of the inputs, and of the parameters and other tensors that ``fn`` holds, are already
     resident and cost nothing. Tensors that a custom Function stores as attributes of its ctx also
     count.
 
@@ -243,7 +243,7 @@ class _Run:
         graph.let_go()
 
     def drop(self) -> None:
-        """Delete the results and their graph, and then all objects that only cycles keep alive."""
+        """Delete the results and their graph, and then all objects in reference cycles."""
         ledger = self.ledger
         ledger.phase, ledger.running = "after", None
         ledger.begin("end", by="backward")
@@ -269,8 +269,8 @@ class _Run:
 def _collect(ledger: Ledger) -> None:
     """Run the garbage collector as long as it frees anything.
 
-    If a leaking node refers to another node through the C++ graph, a collection sees only the
-    outermost node. So each collection frees one layer.
+    If leaking nodes refer to each other through the C++ graph, the garbage collector sees only the
+    outermost node. So each collection frees one layer of nodes.
     """
     held = -1
     while held != len(ledger.held) and ledger.held:
@@ -279,7 +279,7 @@ def _collect(ledger: Ledger) -> None:
 
 
 def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
-    """Return a function that reads the CUDA allocator. On the CPU, it returns ``None``."""
+    """Return a function that reads the CUDA allocator, or returns ``None`` on the CPU."""
     devices = {it.device for it in arguments if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) != 1:
         return lambda: None
@@ -296,7 +296,7 @@ def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
 def _finished(
     title: str, ledger: Ledger, watch: Watch, saved: SavedTensors, again_modules: int
 ) -> MemoryTrace:
-    """Return the trace that a ledger describes."""
+    """Convert a ledger to a trace."""
     _number_names(_owners(ledger), watch)
     entries = {entry: number for number, entry in enumerate(ledger.entries)}
     moments = {moment: number for number, moment in enumerate(ledger.moments)}
@@ -318,7 +318,7 @@ def _owners(ledger: Ledger) -> list[Owner]:
 
 
 def _number_names(owners: Iterable[Owner], watch: Watch) -> None:
-    """Number the names that repeat, in the order of forward."""
+    """Number repeated names in the order of forward."""
     count: Counter[str] = Counter()
     for owner in owners:
         owner.op = owner.op or watch.names.get(owner.seq, "operation")
@@ -356,7 +356,7 @@ def _kept(
 def _role(entry: Entry, watch: Watch, saved: SavedTensors) -> str:
     """Return the role of a saved tensor in the node that saved it.
 
-    An output of a custom Function is a tensor that a later operation or the caller reads.
+    A tensor counts as an output of a custom Function if a later operation or the caller reads it.
     """
     owner = entry.owner
     if owner.op == CHECKPOINT:

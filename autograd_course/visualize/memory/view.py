@@ -1,4 +1,4 @@
-"""The parts of a memory trace for the page and the picture: events, bands and ticks."""
+"""Prepare a memory trace for the page and the picture: events, bands and ticks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _variant(name: str, trace: MemoryTrace, groups: Grouping) -> dict[str, Any]:
 
 
 def _at_each_event(trace: MemoryTrace) -> list[list[Kept]]:
-    """Return each event's saved, held and freed tensors: largest first, resident ones last."""
+    """For each event, return the saved, held and freed tensors. The largest come first."""
     ranked = sorted(trace.kept, key=_rank)
     last = len(trace.events)
     spans = [(item.born, last if item.freed is None else item.freed, item) for item in ranked]
@@ -93,7 +93,7 @@ def _once(items: Iterable[Kept]) -> list[Kept]:
 
 
 def cells(trace: MemoryTrace) -> list[str]:
-    """Return the row of a variant in the comparison table."""
+    """Return a variant's row in the comparison table."""
     again = f"{trace.again_operations}"
     if trace.again_modules:
         again += f" ({trace.again_modules} modules)"
@@ -118,7 +118,7 @@ def _item(item: Kept, groups: Grouping) -> dict[str, Any]:
 
 
 def note(item: Kept) -> str:
-    """Write a note about a special property of a saved tensor."""
+    """Write a note if a saved tensor has a special property."""
     notes = []
     if item.anyway:
         notes.append(f"{item.anyway}, already resident")
@@ -136,7 +136,7 @@ def note(item: Kept) -> str:
 
 
 def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any] | None:
-    """Return the budgets that the slider can take, each with its verdict on every variant."""
+    """Return the positions of the budget slider. Each says which variants fit into the budget."""
     if budget is None:
         return None
     most = max([budget, *(trace.peak for trace in traces.values())])
@@ -166,7 +166,7 @@ Key = Callable[[Kept], str]
 
 @dataclass(frozen=True)
 class Grouping:
-    """The bands' labels, which all variants share, and the rule that assigns a tensor to a band."""
+    """The labels of the bands, which all variants share, and a rule that maps tensors to bands."""
 
     labels: tuple[str, ...]
     key: Key
@@ -189,7 +189,7 @@ class Grouping:
         return AGAIN in self.labels[group]
 
     def stacked(self, trace: MemoryTrace) -> list[int]:
-        """Return the groups of a trace. The group that is saved first is at the bottom."""
+        """Return the groups of a trace. The group that saves first is at the bottom."""
         return list(dict.fromkeys(self.of(item) for item in self._in_order(trace)))
 
     @staticmethod
@@ -197,7 +197,7 @@ class Grouping:
         return sorted((item for item in trace.kept if item.extra), key=lambda item: item.born)
 
     def bands(self, trace: MemoryTrace) -> list[list[int]]:
-        """Return, for each group, the bytes that it holds after each event.
+        """For each group of tensors, return the number of bytes that it holds after each event.
 
         The sum over all groups is the number of bytes that autograd holds.
         """
@@ -211,7 +211,7 @@ class Grouping:
 
 
 def grouping(traces: Sequence[MemoryTrace]) -> Grouping:
-    """Choose the finest grouping with at most eight bands: by node, module or operation."""
+    """Choose the finest grouping with at most eight bands: by node, by module, or by operation."""
     items = [item for trace in traces for item in trace.kept if item.extra]
     for key in (_node, *map(_module, (3, 2, 1)), _operation):
         labels = _first_seen(items, key)
@@ -263,9 +263,9 @@ _TICKS = 5
 
 
 def places(trace: MemoryTrace) -> list[float]:
-    """Return the places where the events begin and where the last one ends.
+    """Return the positions at which the events begin, and the end of the last event.
 
-    Variants have different numbers of events, but their forward and backward phases line up.
+    Variants have different numbers of events, but the phases of all variants have the same width.
     """
     turn = trace.turn
     after = next(i for i, event in enumerate(trace.events) if event.phase == "after")
@@ -280,8 +280,8 @@ def places(trace: MemoryTrace) -> list[float]:
 def ticks(most: int) -> list[tuple[int, str]]:
     """Return about five round sizes from 0 to at least ``most``.
 
-    They are multiples of 1, 2, 4 or 5 · 10ᵏ units. If the range reaches the next larger unit, they
-    are quarters of that unit, because 1024 KiB is not a multiple of 200.
+    The sizes are multiples of 1, 2, 4 or 5 · 10ᵏ units. If the range reaches the next larger unit,
+    the sizes are quarters of that unit, because 1024 KiB is not a multiple of 200.
     """
     unit = 1024 ** max(0, (max(most, 1).bit_length() - 1) // 10)
     rough = max(most, 1) / unit / _TICKS
@@ -293,8 +293,7 @@ def ticks(most: int) -> list[tuple[int, str]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Fewer events with the same totals: events that change nothing are joined, and long traces are
-# shortened.
+# Join events that change nothing, and shorten long traces. The totals do not change.
 # --------------------------------------------------------------------------------------------------
 
 MOST_EVENTS = 200  # the maximum number of events that are shown one by one
@@ -305,9 +304,9 @@ Run = Sequence[tuple[int, Event]]
 
 
 def folded(trace: MemoryTrace, most: int = MOST_EVENTS) -> MemoryTrace:
-    """Join backward nodes that free nothing. In a long trace, join events by their module.
+    """Join backward events that free nothing. In a long trace, also join the events of each module.
 
-    Peaks do not change, because a joined event has the highest ``high`` of its parts.
+    Peaks do not change, because the ``high`` of a joined event is the maximum of its parts.
     """
     short = _joined(trace, _idle_runs(trace))
     if len(short.events) <= most:
@@ -333,7 +332,7 @@ def _idle(event: Event) -> bool:
 
 
 def _by_module(trace: MemoryTrace, depth: int) -> Iterator[Run]:
-    """Join neighbors that ran in the same module. Paths count only up to a depth."""
+    """Join neighboring events of the same module. Only the first parts of a path are compared."""
     paths = (event.module.split(".")[:depth] for event in trace.events)
     return _together(trace, [".".join(path) or None for path in paths])
 

@@ -78,15 +78,15 @@ class MemoryTimeline(Live):
 def memory_timeline(
     variants: Callable[..., Any] | Mapping[str, Any], *inputs: Any, budget: int | None = None
 ) -> MemoryTimeline:
-    """Show the bytes that autograd saves for backward, by which node and for how long.
+    """Show which tensors autograd saves for backward, which node saves them, and for how long.
 
     Each variant runs once, forward and backward, on copies of the inputs. Each storage counts once.
     Inputs and parameters count as 0, because they are already resident.
 
     Args:
-        variants: A Function class, a module or a function, or a dict of up to eight of them by
-            name. They should compute the same result from the same inputs. All of them share one
-            scale.
+        variants: A Function class, a module or a function, or a dict that maps up to eight names to
+            variants. All variants should compute the same result from the same inputs. They are
+            drawn on the same scale.
         inputs: The arguments of the call.
         budget: A number of bytes, drawn as a line. The widget says which variants fit into it.
 

@@ -1,4 +1,4 @@
-"""Knowledge checks: the questions of a lesson. The notebook shows them and saves the answers.
+"""Knowledge checks. A notebook shows the questions of a lesson, and the grader saves the answers.
 
-``quizzes (data) → markdown → describe → widget``. The grader saves the answers.
+``quizzes (data) → markdown → describe → widget``
 """

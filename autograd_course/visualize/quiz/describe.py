@@ -1,4 +1,4 @@
-"""All texts of a knowledge check: for the page, and for readers without a kernel."""
+"""Write all text of a knowledge check, for the page and for readers without a kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ def _kind(question: Question) -> str:
 
 
 def summary(quiz: Quiz, state: State) -> str:
-    """Say how many questions have a right answer."""
+    """Say how many questions have been answered right."""
     done = sum(state.question(q.home, q.id).right for q in quiz.choices)
     essays = [question for question in quiz.questions if question.essay]
     written = sum(state.question(q.home, q.id).right for q in essays)
@@ -79,7 +79,7 @@ def summary(quiz: Quiz, state: State) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """The result of an answer: whether it is ``right``, and the explanations as text.
+    """The result of an answer: whether the answer is ``right``, and the explanations as text.
 
     ``tries`` counts the answers so far. After a right answer or a second answer, every option is
     explained. Before that, only the options that you chose are explained.
@@ -150,14 +150,14 @@ def _how(quiz: Quiz) -> str:
 
 
 def indented(block: Mapping[str, Any], margin: str) -> str:
-    """Return a block of a question's text as lines of plain text."""
+    """Return a block from a question's text as indented lines of plain text."""
     if "code" in block:
         return indent(block["code"], margin + "    ")
     return fill(as_line(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
 
 
 def as_line(block: Mapping[str, Any]) -> str:
-    """Return a block of a question's text as plain text, with its marks."""
+    """Return a block from a question's text as plain text that keeps the Markdown marks."""
     if "code" in block:
         return str(block["code"])
     marks = {"": "", "code": "`", "em": "*"}

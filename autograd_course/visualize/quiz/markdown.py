@@ -1,9 +1,9 @@
-"""The small part of Markdown that questions use, as plain data for the page and for notebooks.
+"""Convert the small part of Markdown that questions use to plain data or to safe Markdown.
 
-The page builds its elements from the data and never uses HTML. The file of a saved notebook may
-come from anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. So a
+The page builds its elements from the data and never uses HTML. Anyone can have written the file of
+a saved notebook, and GitHub, JupyterLab, nbconvert and the book filter it differently. So a
 question in a saved notebook contains no executable code and no link. HTML, links, pictures and
-formulas are first turned into text.
+formulas are first converted to text.
 """
 
 import re

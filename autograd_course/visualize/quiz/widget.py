@@ -22,9 +22,10 @@ _LONGEST = 20_000  # the maximum number of characters of an essay that are saved
 class KnowledgeCheck(Saved):
     """The questions of a lesson or of the course. :func:`knowledge_check` creates this widget.
 
-    ``answers`` contains the chosen letters or the written text for each question. Set it to answer.
-    A saved notebook contains the questions as Markdown and as plain text. A reader can search both,
-    and GitHub, nbconvert and JupyterLab show them, even if the notebook is not trusted.
+    ``answers`` contains the chosen letters or the written text for each question. To answer a
+    question, set ``answers``. A saved notebook contains the questions as Markdown and as plain
+    text. Readers can search this text. GitHub, nbconvert and JupyterLab show it even if the
+    notebook is not trusted.
     """
 
     _esm = BUNDLES / "quiz.js"
@@ -46,11 +47,11 @@ class KnowledgeCheck(Saved):
 
     @property
     def score(self) -> str:
-        """The number of right answers, as text."""
+        """The number of questions with a right answer, as text."""
         return str(self.kept["summary"])
 
     def answer(self, question_id: str, *given: str) -> Outcome:
-        """Answer a question without the page, and return the verdict with its explanation.
+        """Answer a question from code, and return the verdict with its explanation.
 
         ``given`` contains letters of options, such as ``"b"`` or ``"b", "d"``, or the text of an
         essay. Raises :class:`TraceError` if there is no such question or option.
@@ -69,7 +70,7 @@ class KnowledgeCheck(Saved):
 
     @traitlets.validate("answers")
     def _known_ones(self, proposal: Any) -> dict[str, Answer]:
-        """Drop answers that do not belong to this check. A page may be older than the file."""
+        """Drop answers to questions that this check lacks, because the page can be outdated."""
         given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
         return {
             name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}

@@ -1,4 +1,4 @@
-"""STE lab: a quantizer, the gradient that replaces its derivative, and nets that train with it.
+"""The STE lab shows a quantizer, its surrogate gradient, and networks that train with it.
 
 ``estimators → trace, training_comparison → describe → view → figure, widget``
 """

@@ -1,4 +1,4 @@
-"""All sentences and numbers of the lab."""
+"""Write all sentences and numbers that the STE lab shows."""
 
 import math
 
@@ -8,7 +8,7 @@ from autograd_course.visualize.stelab.training_comparison import STEPS, Place, R
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
-# The parts that a net still learns if no gradient passes through its quantizer.
+# The layers that a net still trains if no gradient passes through its quantizer.
 REST: dict[Place, str] = {
     "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
     "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
@@ -33,8 +33,8 @@ VERDICTS = {
 
 
 def turn(gradient: float) -> int:
-    """Return the key in TURNS for a gradient, for ``grad_output`` 1."""
-    if abs(gradient) < 1e-6:  # the page still shows its value, but it is too small to learn from
+    """Return the key in TURNS for the gradient that backward returns for ``grad_output`` 1."""
+    if abs(gradient) < 1e-6:  # the page still shows this gradient, but it is too small for training
         return 0
     if gradient < 0:
         return 4
@@ -58,14 +58,14 @@ def at(x: str, y: str, gradient: str, became: str) -> str:
 
 
 def chord(width: float, slope: str, judged: str) -> str:
-    """Return the slope of the staircase as text."""
+    """Return the slope of the chord across the staircase, as text."""
     if width == 0:
         return f"The derivative of the staircase at x is {slope}: {judged}"
     return f"The chord of the staircase over x ± {width:g} has slope {slope}: {judged}"
 
 
 def half_width(width: float) -> str:
-    """Name the position of the width slider."""
+    """Return the label for the position of the width slider."""
     return f"slope over x ± {width:g}" if width else "slope at x"
 
 
@@ -79,18 +79,18 @@ def climbs(estimate: Estimate, trace: LabTrace) -> str:
 
 
 def gap(estimate: Estimate, j: int) -> str:
-    """Return the mean difference between the gradient and the slope as text."""
+    """Return the mean difference between the gradient and the chord slope, as text."""
     beside = f"the slope over x ± {WIDTHS[j]:g}" if WIDTHS[j] else "the derivative"
     return f"Mean difference between ∂ and {beside}: {estimate.gaps[j]:.2f}"
 
 
 def tidy(value: float) -> str:
-    """Write a number with three significant digits, and rounding noise as 0."""
+    """Write a number with three significant digits. Write rounding noise as 0."""
     return number(round(value, 4), 3)
 
 
 def result(run: Run) -> str:
-    """Return the loss of a net, and the share of points that it classifies correctly."""
+    """Write a net's loss and the share of points that the net classifies correctly."""
     if not run.losses:
         return ""
     loss = run.losses[-1]
@@ -99,7 +99,7 @@ def result(run: Run) -> str:
 
 
 def headline(name: str, estimate: Estimate) -> str:
-    """Name the forward, and the factor in backward."""
+    """Name the function in forward and the factor in backward."""
     if not estimate.formula:
         return f"STE lab: {estimate.label}."
     backward = f"{estimate.label} backward (it multiplies by {estimate.formula})"
@@ -109,7 +109,7 @@ def headline(name: str, estimate: Estimate) -> str:
 def describe(
     trace: LabTrace, name: str, estimate: Estimate, x: float, width: float, training: TrainingTrace
 ) -> str:
-    """Describe the content of the picture as plain text."""
+    """Describe the picture in plain text."""
     i, j, stairs = trace.xs.index(x), WIDTHS.index(width), trace.staircase_of(estimate)
     gradient, slope = estimate.gradients[i], stairs.slopes[j][i]
     beside = (

@@ -17,15 +17,15 @@ from autograd_course.visualize.kit.errors import TraceError
 # Quantizers: staircases whose derivative is 0 wherever it exists.
 # --------------------------------------------------------------------------------------------------
 
-_FAR = 8  # round and floor have infinitely many jumps, which are listed up to this one
+_FAR = 8  # round and floor have infinitely many jumps, and only the jumps up to this one are listed
 
 
 @dataclass(frozen=True)
 class Quantizer:
     """An elementwise staircase ``quantize``, for any shape and any real floating-point dtype.
 
-    It jumps by ``step`` at each of ``jumps``. Outside ``reach``, the staircase saturates. ``round``
-    and ``floor`` never saturate, and their reach is set to -2 … 2.
+    The staircase jumps by ``step`` at each x in ``jumps``. Outside the interval ``reach``, it
+    saturates. ``round`` and ``floor`` never saturate, and their ``reach`` is set to -2 … 2.
     """
 
     name: str
@@ -42,7 +42,7 @@ def sign(x: Tensor) -> Tensor:
 
 
 def ternary(x: Tensor) -> Tensor:
-    """Return the nearest of -1, 0 and 1. ±0.5 is rounded to the even number 0."""
+    """Return the nearest of -1, 0 and 1. At ±0.5, return 0, which is even."""
     return x.round().clamp(-1, 1)
 
 
@@ -95,7 +95,7 @@ QUANTIZERS = {
 # --------------------------------------------------------------------------------------------------
 # Surrogates: the functions that replace the derivative of a staircase.
 #
-# Each surrogate is a smooth or piecewise linear curve h through the staircase, and backward
+# Each surrogate uses a smooth or piecewise linear curve h through the staircase. Backward
 # multiplies by h′. The quantizer's reach determines the curve's center c and half-width r.
 #
 # ReinMax (Liu et al. 2023) is not among them. It is a second-order estimate for the expectation
@@ -108,9 +108,10 @@ _SHARPNESS = 8.0  # the sigmoid's slope at a jump is a quarter of this, for any 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A surrogate. ``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
+    """A surrogate gradient. ``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
 
-    ``formula(quantizer)`` is the text of the factor in backward, and ``source`` names the authors.
+    ``formula(quantizer)`` is the formula of the factor in backward, as text. ``source`` names the
+    authors.
     """
 
     name: str
@@ -208,10 +209,10 @@ class Quantize(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Estimator:
-    """A quantizer with its backward. ``call(x)`` runs a real Function.
+    """A quantizer with a backward. ``call(x)`` runs a real Function.
 
-    ``formula`` is the text of the factor in backward, and ``source`` names the authors. A learner's
-    own Function has neither.
+    ``formula`` is the formula of the factor in backward, as text. ``source`` names the authors. A
+    learner's own Function has no ``formula`` and no ``source``.
     """
 
     name: str
@@ -229,10 +230,10 @@ def by_surrogate(quantizer: Quantizer) -> tuple[Estimator, ...]:
 def own(given: Any) -> tuple[Estimator, ...]:
     """Return estimators for one Function class, or for several classes by name.
 
-    A value in a mapping may also be the name of a surrogate. This surrogate then uses the staircase
-    of the first Function in the mapping, which must be one of :data:`QUANTIZERS`.
+    A value in a mapping can also be the name of a surrogate. This surrogate uses the staircase of
+    the first Function in the mapping. This staircase must be one of :data:`QUANTIZERS`.
 
-    Raises :class:`TraceError` for anything else.
+    Raises :class:`TraceError` for any other value.
     """
     if not isinstance(given, Mapping):
         given = {getattr(given, "__name__", "it"): given}
@@ -250,7 +251,7 @@ def own(given: Any) -> tuple[Estimator, ...]:
 
 
 def find_quantizer(name: str) -> Quantizer:
-    """Return the quantizer with this name. ``uniform`` has 3 bits."""
+    """Return the quantizer with this name. The name ``uniform`` means 3 bits."""
     name = "uniform-3" if name == "uniform" else name
     if name not in QUANTIZERS:
         raise TraceError(f"There is no quantizer {name!r}; choose one of: {', '.join(QUANTIZERS)}.")
@@ -286,7 +287,7 @@ def _named(label: str, surrogate: str, like: Any) -> Estimator:
 
 
 def _quantizer_of(fn: Any) -> Quantizer:
-    """Return the quantizer with the same staircase as ``fn``."""
+    """Return the quantizer whose staircase is the same as the forward of ``fn``."""
     x = torch.linspace(-2.99, 2.99, 301, dtype=torch.float64)
     try:
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""The lab as a static picture: the staircase, the gradient and the training."""
+"""Draw the lab as a static picture: the staircase, the gradient and the training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from autograd_course.visualize.stelab.training_comparison import (
 from autograd_course.visualize.stelab.view import heights, steepest
 
 CLASSES = ("#a9cfea", "#f6c49f")  # the background colors for class 0 and class 1
-# Estimators differ in color and in dashes, as on the page. The colors are five of the kit's: soft,
+# Estimators differ in color and in dashes, as on the page. The kit defines the five colors: soft,
 # gradient, custom, right and rim. Of all sets of five colors in the kit's style sheet, these are
 # the easiest to tell apart for a reader who cannot see red, green or blue.
 _LOOKS: tuple[dict[str, Any], ...] = (
@@ -38,14 +38,14 @@ _LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # fractions 
 
 
 def look(i: int) -> dict[str, Any]:
-    """Return the plot style of estimator ``i``."""
+    """Return the plot style of the estimator with index ``i``."""
     return _LOOKS[i % len(_LOOKS)]
 
 
 def draw(
     trace: LabTrace, name: str, shown: Estimate, x: float, width: float, training: TrainingTrace
 ) -> bytes:
-    """Draw ``shown`` at ``x`` with the chord slopes for ``width``, and the training below."""
+    """Draw ``shown`` at ``x``, with the chord slopes for ``width`` and the training below."""
     # All positions are fixed, because a layout engine would take longer than the drawing itself.
     figure = Figure(figsize=(9.0, 7.4), dpi=100, facecolor=PAPER)
     figure.text(0.012, 0.965, headline(name, shown), fontsize=10, color=INK, weight="bold")
@@ -110,13 +110,13 @@ def _broken(curve: Curve) -> tuple[list[float], list[float]]:
 # --------------------------------------------------------------------------------------------------
 
 _GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # for a small palette
-_MOST_LOSS = 0.85  # ln 2 = 0.69 is the loss of a net that knows nothing
+_MOST_LOSS = 0.85  # ln 2 = 0.69 is the loss of a net that only guesses
 _LOSSES = (0.05, 0.08, 0.40, 0.36)
 _MAPS = (0.49, 0.0, 0.50, 0.455)  # left, bottom, width, height of the part with the maps
 
 
 def _training(figure: Figure, training: TrainingTrace) -> None:
-    """Draw the training into the lower half of a figure."""
+    """Draw the training in the lower half of a figure."""
     head = f"{STEPS} training steps with {PLACES[training.place]} quantized; only backward differs"
     figure.text(
         0.012, 0.485, training.notice or head, fontsize=10, color=INK, weight="bold", wrap=True

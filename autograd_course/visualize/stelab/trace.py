@@ -1,4 +1,4 @@
-"""The data of the lab: samples of real forward and backward runs of its estimators."""
+"""The data of the STE lab, sampled from real forward and backward runs of the estimators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,14 @@ Curve = tuple[tuple[float, float | None], ...]
 
 @dataclass(frozen=True)
 class Staircase:
-    """The forward of an estimator over the view.
+    """The forward values of an estimator, sampled over the view.
 
     ``values`` contains the values at the trace's ``xs``. ``slopes[j]`` contains, for each x, the
-    slope of the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``. This is the
-    derivative of the staircase, averaged over uniform noise in ``±w``. For ``w = 0``, it is the
-    derivative itself, and ``None`` where the staircase jumps. ``feet[j]`` contains the lower ends
-    ``q(x - w)`` of these chords, and ``climb`` is the rise of the staircase in the view.
+    slope ``(q(x + w) - q(x - w)) / 2w`` of the chord from ``x - w`` to ``x + w``, where ``w =
+    WIDTHS[j]``. This slope is the derivative of the staircase, averaged over uniform noise in
+    ``±w``. For ``w = 0``, it is the derivative itself, or ``None`` where the staircase jumps.
+    ``feet[j]`` contains the lower ends ``q(x - w)`` of these chords, and ``climb`` is the rise of
+    the staircase in the view.
     """
 
     values: tuple[float, ...]
@@ -39,7 +40,7 @@ class Staircase:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimator over the view.
+    """The gradients of an estimator, sampled over the view.
 
     ``gradients`` contains the results of backward for ``grad_output`` 1 at the trace's ``xs``.
     ``line`` is their integral through the middle of the staircase, which is the function that
@@ -61,7 +62,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class LabTrace:
-    """All estimators at the same places ``xs``."""
+    """All estimators, sampled at the same positions ``xs``."""
 
     xs: tuple[float, ...]
     staircases: tuple[Staircase, ...]
@@ -72,7 +73,7 @@ class LabTrace:
         return tuple(estimate.name for estimate in self.estimates)
 
     def staircase_of(self, estimate: Estimate) -> Staircase:
-        """Return the forward of an estimator."""
+        """Return the staircase of an estimator."""
         return self.staircases[estimate.staircase]
 
 
@@ -81,7 +82,7 @@ class LabTrace:
 # --------------------------------------------------------------------------------------------------
 
 _FINE, _COARSE = 0.01, 5  # the distance between samples; x can be at every fifth sample
-_NEAR = 1e-6  # the distance to each side of a place at which a jump is detected
+_NEAR = 1e-6  # the distance on each side of a position within which a jump is detected
 _OFF = 1e-7  # the offset from the middle between two samples, which avoids jumps at round numbers
 _GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by only 0.25 between samples
 _STEEP = 1e3  # a slope over ± _NEAR that only a jump can have
@@ -105,7 +106,7 @@ def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
 
 @dataclass
 class _Staircases:
-    """The staircases found so far, each with the slopes of its chords between the samples."""
+    """The staircases found so far. Each one has the slopes of its chords between the samples."""
 
     xs: Tensor
     fine: Tensor
@@ -114,7 +115,7 @@ class _Staircases:
     chords: list[list[Tensor]]
 
     def place(self, estimator: Estimator) -> int:
-        """Return the number of an estimator's staircase. Equal staircases share one number."""
+        """Return the index of an estimator's staircase. Equal staircases have the same index."""
         values = tuple(forward(estimator, self.xs).tolist())
         curve = points_of(self.fine.tolist(), forward(estimator, self.fine).tolist())
         for i, known in enumerate(self.found):
@@ -160,7 +161,7 @@ def _estimate(estimator: Estimator, staircases: _Staircases) -> Estimate:
 
 
 def _chord(estimator: Estimator, x: Tensor, width: float) -> Tensor:
-    """Return the slope of the chord over ``x ± width``. At a jump, use the middle of the jump."""
+    """Return the slope of the chord over ``x ± width``. At a jump, q is the middle of the jump."""
     if width == 0:
         return (forward(estimator, x + _NEAR) - forward(estimator, x - _NEAR)) / (2 * _NEAR)
     return (_level(estimator, x + width) - _level(estimator, x - width)) / (2 * width)
@@ -180,7 +181,7 @@ def _float64(numbers: Sequence[float]) -> Tensor:
 
 
 def checked(x: object) -> float:
-    """Return ``x`` as a number in the view.
+    """Check that ``x`` is a number in the view, and return it.
 
     Raises :class:`TraceError` if it is not a number or is outside the view.
     """
@@ -194,7 +195,7 @@ def checked(x: object) -> float:
 
 
 def checked_width(width: object) -> float:
-    """Return ``width`` if it was sampled.
+    """Check that ``width`` was sampled, and return it.
 
     Raises :class:`TraceError` for any other width.
     """
@@ -216,7 +217,7 @@ _BEND = 0.02  # if the difference between neighbors changes by more, every sampl
 def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:
     """Return points of a curve through finite samples. If y is ``None``, the curve has a gap.
 
-    Neighbors that differ by more than ``jump`` are on the two sides of a jump.
+    If two neighbors differ by more than ``jump``, there is a jump between them.
     """
     points: list[tuple[float, float | None]] = []
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -241,7 +242,7 @@ def _needed(i: int, ys: Sequence[float]) -> bool:
 # One run of an estimator, and the checks of its result.
 # --------------------------------------------------------------------------------------------------
 
-_SOME = 7  # every seventh element must give the same result alone as among all elements
+_SOME = 7  # every seventh element must give the same result when it is passed alone
 
 
 def forward(estimator: Estimator, x: Tensor) -> Tensor:
@@ -251,7 +252,7 @@ def forward(estimator: Estimator, x: Tensor) -> Tensor:
 
 
 def both_ways(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the values, and the gradients that backward returns for ``grad_output`` 1.
+    """Return the values of forward, and the gradients that backward returns for ``grad_output`` 1.
 
     Raises :class:`TraceError` if the Function raises an error, mixes its elements, or has no
     gradient.

@@ -37,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TrainingTrace:
-    """All nets after ``step`` steps. ``notice`` says why the training ended early, if it did."""
+    """All nets after ``step`` steps. If the training ended early, ``notice`` says why."""
 
     place: Place
     seed: int
@@ -47,7 +47,7 @@ class TrainingTrace:
 
 
 class TrainingComparison:
-    """Nets with the same initial weights and the same points. They differ only in backward."""
+    """Nets with the same initial weights and training points that differ only in backward."""
 
     def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
         self.estimators, self.place, self.seed = tuple(estimators), place, seed
@@ -66,7 +66,7 @@ class TrainingComparison:
     def advance(self) -> None:
         """Train each net for a few steps. An exception ends the comparison with a notice."""
         with preserve_global_state(self.step):
-            torch.set_num_threads(1)  # in such a small net, threads mostly wait for each other
+            torch.set_num_threads(1)  # with a net of this size, threads usually wait for each other
             for i, estimator in enumerate(self.estimators):
                 try:
                     self._train(i)
@@ -110,7 +110,7 @@ def not_started(place: Place, seed: int) -> TrainingTrace:
 
 
 def checked_place(place: str) -> Place:
-    """Return the place. Raises :class:`TraceError` for an unknown place."""
+    """Check where the quantizer is, and return it. Raises :class:`TraceError` if it is unknown."""
     if place == "activations":
         return "activations"
     if place == "weights":
@@ -159,7 +159,7 @@ class Net:
         return x @ self.quantize(weight) / (math.sqrt(len(weight)) if i else 1.0)
 
     def step(self, x: Tensor, labels: Tensor) -> tuple[float, float]:
-        """Train one step, and return the loss (mean binary cross-entropy, nats) and accuracy."""
+        """Train for one step. Return the loss (mean binary cross-entropy, in nats) and accuracy."""
         logits = self(x)
         loss = binary_cross_entropy_with_logits(logits, labels)
         (gradient,) = torch.autograd.grad(loss, self.parameters)
@@ -169,7 +169,7 @@ class Net:
         return loss.item(), right.item()
 
     def _adam(self, gradient: Tensor) -> Tensor:
-        """Return the step of Adam (Kingma and Ba 2015)."""
+        """Compute one step of Adam (Kingma and Ba 2015)."""
         self.steps += 1
         self.mean.lerp_(gradient, 1 - _MEAN)
         self.square.lerp_(gradient**2, 1 - _SQUARE)
@@ -189,7 +189,7 @@ def _start(seed: int) -> Tensor:
 
 
 def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return the weight [inputs, outputs] and bias [outputs] of each layer, as views."""
+    """Return views of each layer's weight [inputs, outputs] and bias [outputs]."""
     lengths = [n for a, b in pairwise(_SIZES) for n in (a * b, b)]
     parts = parameters.split(lengths)
     return [
@@ -199,17 +199,17 @@ def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The task, which no straight line solves: two classes on a checkerboard of four fields.
+# The task: two classes on a checkerboard of four fields, which no straight line separates.
 # --------------------------------------------------------------------------------------------------
 
 REACH = 1.5  # the points lie in the square from -REACH to REACH
 POINTS = 160
 CELLS = 24  # the number of cells along a side of the map that shows a net's decisions
-_SEED = 100  # the points are always the same, and only the nets start differently
+_SEED = 100  # the points are always the same; the seed changes only the initial weights
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """Return positions [160, 2] and labels [160], which are 1 if both coordinates share a sign."""
+    """Return positions [160, 2] and labels [160]. Label 1 means that both signs are equal."""
     generator = torch.Generator().manual_seed(_SEED)
     unit = torch.rand(POINTS, 2, generator=generator, dtype=torch.float64)
     positions = (2 * unit - 1) * REACH

@@ -1,4 +1,4 @@
-"""The page's content: the sampled numbers as text, the curves, and the sentences."""
+"""Prepare the page's content: the sampled numbers as text, the curves, and the sentences."""
 
 import math
 from typing import Any
@@ -18,9 +18,9 @@ from autograd_course.visualize.stelab.training_comparison import (
 
 
 def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
-    """Return the data for the sliders and the choice of a surrogate, for one quantizer.
+    """For one quantizer, return the data for the sliders and for the choice of a surrogate.
 
-    ``name`` is the name of the forward, and ``quantizers`` contains the labels to choose from.
+    ``name`` is the name of the quantizer, and ``quantizers`` contains the labels to choose from.
     """
     return {
         "name": name,
@@ -38,7 +38,7 @@ def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[s
 
 
 def heights(trace: LabTrace) -> list[float]:
-    """Return the range of y for the staircases, with some room."""
+    """Return the range of the y axis for the staircases, with some margin."""
     values = [value for stairs in trace.staircases for value in stairs.values]
     low, high = min(values), max(values)
     room = max(0.5, 0.12 * (high - low))
@@ -46,7 +46,7 @@ def heights(trace: LabTrace) -> list[float]:
 
 
 def steepest(trace: LabTrace) -> list[float]:
-    """Return the range of the gradients, with some room."""
+    """Return the range of the y axis for the gradients, with some margin."""
     values = [value for estimate in trace.estimates for value in estimate.gradients]
     return [min(-0.25, 1.15 * min(values)), max(1.4, 1.15 * max(values))]
 

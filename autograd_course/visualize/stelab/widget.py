@@ -88,7 +88,7 @@ class STELab(Live):
         return next(each for each in self.trace.estimates if each.name == self.surrogate)
 
     def left(self) -> dict[str, str]:
-        """Return the picture and the plain text after the training. The lab opens in this state."""
+        """Return the picture and the plain text of the state after the training."""
         if not self.training:
             self.train()
         return super().left()
@@ -192,7 +192,7 @@ class STELab(Live):
 def ste_lab(
     quantizer: Any = "sign", surrogate: str = "clipped", x: float = 0.4, *, width: float = 1.0
 ) -> STELab:
-    """Show a quantizer, the gradient that replaces its derivative, and how nets train with it.
+    """Show a quantizer, the surrogate gradient in its backward, and how networks train with it.
 
     The dashed line shows the slope of the quantizer over ``x ± width``, or the quantizer's
     derivative if ``width`` is 0. The lab trains a net with each surrogate when you click *Train*

@@ -1,4 +1,6 @@
-"""Attention tiles: how tiled attention processes the score matrix, and the memory for each tile.
+"""The attention tiles show how tiled attention processes the score matrix tile by tile.
+
+They also show the memory that each tile needs.
 
 ``trace → describe → view → figure, widget``
 """

@@ -1,4 +1,4 @@
-"""Tiled attention in words: a few sentences for each step, and a summary of the picture."""
+"""Describe tiled attention in words: a few sentences for each step, and a summary."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 Json = dict[str, Any]
-_NOISE = 1e-6  # relative; a smaller sum is zero except for rounding
+_NOISE = 1e-6  # relative; a smaller sum counts as zero, because it is only rounding noise
 _LARGE = 8192  # the memory is also computed for this many queries and keys
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Write a number with few significant digits, so that the text is the same on every machine."""
+    """Write a number with few significant digits, so that every machine gives the same text."""
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return number(0.0 if abs(value) < _NOISE else value, digits).replace("-", "−")
@@ -34,7 +34,7 @@ def span(what: str, places: range) -> str:
 
 
 def headline(trace: TileTrace) -> str:
-    """Name the tiled function, and describe the tiles."""
+    """Write a headline: the function and its tiles."""
     count = len(trace.rows) * len(trace.columns)
     features = f"{trace.features} feature{'s' * (trace.features != 1)}"
     tiles = f"{count} tile{'s' * (count != 1)} of {trace.block[0]}×{trace.block[1]}"
@@ -46,7 +46,7 @@ def headline(trace: TileTrace) -> str:
 
 
 def given(trace: TileTrace) -> str:
-    """Describe the first step."""
+    """Describe the first step, which shows the given tensors."""
     return (
         f"{headline(trace)} For each row, forward stores a running maximum m and a running sum ℓ. "
         "It stores the scores of only one tile at a time."
@@ -54,7 +54,7 @@ def given(trace: TileTrace) -> str:
 
 
 def meeting(trace: TileTrace, visit: Visit, before: Visit | None) -> str:
-    """Describe a tile in forward. ``before`` is the visit to the tile on its left."""
+    """Describe a tile in forward. ``before`` is the visit to the previous tile of the row."""
     told = f"{_row(trace, visit, before, _telling(visit))}{_rest(visit, before)}"
     return f"{_tile(trace, visit)} {told}"
 
@@ -65,7 +65,7 @@ def _tile(trace: TileTrace, visit: Visit) -> str:
 
 
 def _telling(visit: Visit) -> int:
-    """Choose the row to describe: the one with the smallest nonzero factor."""
+    """Choose the row to describe: the row with the smallest nonzero rescaling factor."""
     factors = visit.column_of("rescale")
     return min(range(len(factors)), key=lambda place: factors[place] or 2.0)
 
@@ -111,7 +111,7 @@ def finished_row(trace: TileTrace, row: int) -> str:
 
 
 def delta(trace: TileTrace) -> str:
-    """Describe the preparation of backward, for a query that is not fully masked."""
+    """Describe how backward prepares ``delta``, for a query that is not fully masked."""
     query = next((i for i, row in enumerate(trace.visible) if any(row)), 0)
     return (
         "The loss is the sum of O, so ∂O is 1 everywhere. Backward computes D = rowsum(∂O∘O), "
@@ -154,7 +154,7 @@ def finished_column(trace: TileTrace, column: int) -> str:
 
 
 def end(trace: TileTrace) -> str:
-    """Describe the result."""
+    """Describe the final result."""
     agreement = "agree" if trace.agrees else "do NOT agree"
     pairs = trace.queries * trace.keys
     return (
@@ -174,7 +174,7 @@ CAPTIONS = {
 
 
 def memory(trace: TileTrace) -> str:
-    """Say which memory grows with the length of the sequence, and which does not."""
+    """Say which part of the memory grows with the length of the sequence."""
     largest = size(2 * _LARGE * _LARGE * trace.itemsize)
     turn = size(max(visit.bytes for visit in (*trace.forward, *trace.backward)))
     return (
@@ -200,9 +200,9 @@ _MOST_ROWS = 16  # the maximum number of items that are listed one by one
 
 
 def describe(view: Json, now: Json, step: int) -> str:
-    """Describe a step: its number, the tiles' order, the numbers of each row, and the memory.
+    """Describe a step: its number, the order of the tiles, the numbers of each row, and the memory.
 
-    ``now`` is the frame of the step, together with the results of the earlier steps.
+    ``now`` is the frame of this step, combined with the frames of the earlier steps.
     """
     lines = [view["title"]]
     lines.append(f"Step {step} of {len(view['frames']) - 1}, {now['phase']}: {now['text']}")

@@ -1,4 +1,4 @@
-"""The static picture: the matrix at one step, the order of the tiles, and the memory."""
+"""Draw the static picture: the matrix at one step, the order of the tiles, and the memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.visualize.tiles.view import LEVELS, View, at
 
 GRID = "#e3e6ea"
 Point = tuple[float, float]
-_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the space next to it, the right column
+_MAP, _ROOM, _ASIDE = 108, 38, 272  # a side of an order map, the space next to it, the right column
 _NUMBERED = 12  # the minimum size in pixels of a numbered tile in an order map
 _PIXELS, _SHARP = 72, 130
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
@@ -139,14 +139,14 @@ def _order(canvas: Canvas, view: View, phase: str, x: float, now: dict[str, Any]
 
 
 def _numbers(canvas: Canvas, corners: list[Point], side: float) -> None:
-    """Number the tiles in their order."""
+    """Write numbers in the tiles that show their order."""
     size = min(9.0, 0.42 * side)
     for number, (x, y) in enumerate(corners, 1):
         canvas.text(x + side / 2, y + side / 2 + 0.36 * size, str(number), size=size)
 
 
 def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None:
-    """For tiny tiles, draw a line through each row in forward or each column in backward."""
+    """If tiles are tiny, draw a line along each row in forward and each column in backward."""
     middles = [(x + side / 2, y + side / 2) for x, y in corners]
     along, head = (1, ">") if phase == "forward" else (0, "v")
     for _, way in groupby(middles, key=lambda point: point[along]):
@@ -182,7 +182,7 @@ COLUMNS: tuple[tuple[str, ...], ...] = (("m",), ("ℓ", "D"), (), ("L",))
 
 
 class Layout:
-    """The positions of a view's tiles, strips and rows."""
+    """The positions of the tiles, strips and rows in a view."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -204,7 +204,7 @@ class Layout:
         return float(min(wide / self.m, max(_TALL, wide) / self.n, _MOST))
 
     def block(self, name: str, start: int, stop: int) -> Box:
-        """Return the box of a block in a strip."""
+        """Return the bounding box of a block in a strip."""
         long = (stop - start) * self.cell - 2
         side = {"grad_q": 1, "q": 1 + _STEP, "out": self.after, "grad_out": self.after + _STEP}
         if name in side:
@@ -220,18 +220,18 @@ class Layout:
         return self.left - 6, y + height / 2 + 4, "right"
 
     def tile(self, row: int, column: int) -> Box:
-        """Return the box of a tile."""
+        """Return the bounding box of a tile."""
         (top, bottom), (left, right) = self.blocks[0][row], self.blocks[1][column]
         x, y = self.left + left * self.cell + 1, self.top + top * self.cell + 1
         return x, y, (right - left) * self.cell - 2, (bottom - top) * self.cell - 2
 
     def middle(self, row: int, column: int) -> tuple[float, float]:
-        """Return the middle of a tile."""
+        """Return the center of a tile."""
         x, y, width, height = self.tile(row, column)
         return x + width / 2, y + height / 2
 
     def pair_middle(self, query: int, key: int) -> tuple[float, float]:
-        """Return the middle of a pair's cell."""
+        """Return the center of the cell for a pair of a query and a key."""
         return self.left + (key + 0.5) * self.cell, self.top + (query + 0.5) * self.cell
 
     @property
@@ -248,12 +248,12 @@ class Layout:
         return [(i, j) for i in queries for j in keys]
 
     def number_at(self, tile: list[int], i: int, j: int) -> tuple[float, float]:
-        """Return the position of a pair's number in a tile."""
+        """Return the position of the number for a pair of a query and a key."""
         x, y, *_ = self.tile(*tile)
         return x - 1 + (j + 0.5) * self.cell, y + 3 + (i + 0.5) * self.cell
 
     def bar_box(self, query: int, begin: float, part: int) -> Box:
-        """Return the box of a part of a row's bar. The part is given in thousandths."""
+        """Return the bounding box of one segment in a row's bar, which is given in thousandths."""
         height = min(15.0, 0.72 * self.cell)
         y = self.top + query * self.cell + (self.cell - height) / 2
         return begin, y, part * _BAR / 1000, height
@@ -267,7 +267,7 @@ _DEEPEST = 0.52  # the opacity of the highest level
 
 
 class Canvas:
-    """An Axes over the whole figure. A unit is a point, and the origin is at the upper left."""
+    """An Axes over the whole figure. A unit is a point, and (0, 0) is the upper left corner."""
 
     def __init__(self, figure: Figure, width: float, height: float) -> None:
         figure.set_facecolor("#ffffff")
@@ -278,14 +278,14 @@ class Canvas:
     def rectangle(
         self, box: Box, edge: str, width: float, style: Any = "-", fill: str = "none", **look: Any
     ) -> None:
-        """Draw a rectangle. ``look`` contains arguments for matplotlib."""
+        """Draw a rectangle. ``look`` contains keyword arguments for matplotlib."""
         x, y, wide, high = box
         patch = Rectangle((x, y), wide, high, edgecolor=edge, facecolor=fill, **look)
         patch.set(linewidth=width, linestyle=style)
         self.axes.add_artist(patch)
 
     def heat(self, box: Box, rows: Sequence[str], color: str, across: bool = False) -> None:
-        """Draw rows of digits as shades of a color."""
+        """Draw rows of digits as cells. A higher digit is a darker shade of the color."""
         levels = np.array([[int(digit) for digit in row] for row in rows], dtype=float)
         opacity = np.where(levels > 0, 0.03 + (_DEEPEST - 0.03) * levels / LEVELS, 0.0)[..., None]
         pixels = opacity * np.array(to_rgb(color)) + (1 - opacity)
@@ -308,13 +308,13 @@ class Canvas:
         self.axes.plot(xs, ys, color=color, linewidth=width, linestyle=style)
 
     def arrow(self, points: Sequence[tuple[float, float]], head: str) -> None:
-        """Draw a thin line through points, with a head at its end."""
+        """Draw an arrow: a thin line through points, with a head at its end."""
         self.line(points, SOFT, 0.9)
         x, y = points[-1]
         self.axes.plot([x], [y], color=SOFT, marker=head, markersize=3)
 
     def trail(self, points: Sequence[tuple[float, float]], axis: int) -> None:
-        """Join the points with the same coordinate on an axis. A single point becomes a dot."""
+        """Join points that share a coordinate by a line. A single point becomes a dot."""
         groups: dict[float, list[tuple[float, float]]] = {}
         for point in points:
             groups.setdefault(point[axis], []).append(point)
@@ -337,7 +337,7 @@ class Canvas:
         weight: str = "normal",
         anchor: str = "center",
     ) -> None:
-        """Write text with its baseline at a height."""
+        """Write text. Its baseline is at a given height."""
         look: dict[str, Any] = {"color": color, "fontsize": size, "fontweight": weight}
         look["fontfamily"] = SANS
         self.axes.text(x, baseline, text, ha=anchor, va="baseline", parse_math=False, **look)

@@ -1,4 +1,4 @@
-"""A real run of tiled attention, tile by tile: checks of the arguments, the run, and its data."""
+"""Run tiled attention, and record each tile: argument checks, the run, and its data."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Visit:
-    """The visit to one tile. ``held`` has the same names as a :class:`Tile`'s ``live``."""
+    """A visit to one tile. ``held`` has the same names as ``live`` in a :class:`Tile`."""
 
     row: int
     column: int
@@ -50,7 +50,7 @@ class Visit:
         return self.held[name].values
 
     def column_of(self, name: str) -> tuple[float, ...]:
-        """Return a tensor with one number per row, such as ``max``, ``sum`` or ``lse``."""
+        """Return the elements of a tensor with one number per row: ``max``, ``sum`` or ``lse``."""
         return tuple(row[0] for row in self.of(name))
 
     @property
@@ -60,7 +60,7 @@ class Visit:
 
     @property
     def square(self) -> int:
-        """The number of bytes in tensors with an element for each pair of a query and a key."""
+        """The number of bytes in tensors that have one element for each query-key pair."""
         return sum(self.held[name].bytes for name in _SQUARE if name in self.held)
 
 
@@ -68,10 +68,10 @@ class Visit:
 class TileTrace:
     """One forward and one backward pass of ``TiledAttention``, with the tiles in their order.
 
-    ``visible`` says which keys are not masked for each query. ``delta`` is ``rowsum(∂O∘O)``.
-    ``whole`` contains the visits in ``forward`` and ``backward`` if the whole matrix is one tile.
-    ``agrees`` says whether the output and the gradients agree with full attention, up to rounding.
-    The loss is the sum of the output.
+    ``visible`` says, for each query, which keys are not masked. ``delta`` is ``rowsum(∂O∘O)``.
+    ``whole`` contains the visits of a second run, in which the whole matrix is one tile. ``agrees``
+    says whether the output and the gradients agree with full attention, up to rounding. The loss is
+    the sum of the output.
     """
 
     queries: int
@@ -91,17 +91,17 @@ class TileTrace:
 
     @cached_property
     def rows(self) -> tuple[range, ...]:
-        """The queries of each row of tiles."""
+        """The ranges of queries, one range for each row of tiles."""
         return _blocks(self.queries, self.block[0])
 
     @cached_property
     def columns(self) -> tuple[range, ...]:
-        """The keys of each column of tiles."""
+        """The ranges of keys, one range for each column of tiles."""
         return _blocks(self.keys, self.block[1])
 
     @cached_property
     def skipped(self) -> tuple[Place, ...]:
-        """The tiles that were never visited."""
+        """The tiles that were skipped because all their pairs are masked."""
         seen = {(visit.row, visit.column) for visit in self.forward}
         every = ((i, j) for i in range(len(self.rows)) for j in range(len(self.columns)))
         return tuple(place for place in every if place not in seen)
@@ -122,7 +122,7 @@ class TileTrace:
 
     @cached_property
     def longest_sum(self) -> float:
-        """The largest running sum, which is the full length of a row's bar."""
+        """The largest running sum. A row's bar has its full length at this sum."""
         return max(total for visit in self.forward for total in visit.column_of("sum")) or 1.0
 
     @cached_property
@@ -133,7 +133,7 @@ class TileTrace:
 
 
 def dot(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the inner product."""
+    """Return the inner product of two vectors."""
     return sum(x * y for x, y in zip(one, other, strict=True))
 
 
@@ -157,16 +157,16 @@ class Inputs:
 
     @property
     def size(self) -> Place:
-        """The numbers of queries and keys."""
+        """The number of queries and the number of keys."""
         return self.q.shape[0], self.k.shape[0]
 
     def leaves(self) -> list[Tensor]:
-        """Return copies of the queries, keys and values that require a gradient."""
+        """Return copies of the queries, keys and values. The copies require grad."""
         return [x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v)]
 
 
 def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTrace:
-    """Run ``TiledAttention`` and full attention, forward and backward, on copies of the inputs."""
+    """Run the forward and backward of ``TiledAttention`` and of full attention on input copies."""
     with _at_work():
         forward, backward, found = _watched(inputs, block, causal)
         whole = _watched(inputs, inputs.size, causal)
@@ -203,7 +203,7 @@ def _at_work() -> Iterator[None]:
 def _watched(
     inputs: Inputs, block: Place, causal: bool
 ) -> tuple[list[Visit], list[Visit], tuple[Tensor, ...]]:
-    """Return the visits in forward and in backward, the two outputs and the three gradients."""
+    """Return the visits in forward and backward, the two outputs, and the three gradients."""
     visits: list[Visit] = []
     leaves = inputs.leaves()
     call: Any = TiledAttention.apply
@@ -246,10 +246,10 @@ def _close(found: Tensor, truth: Tensor) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The supported arguments, and the messages for unsupported ones.
+# Check the arguments, and write a message if they are not supported.
 # --------------------------------------------------------------------------------------------------
 
-MOST_TILES, LONGEST = 16, 64  # the legible number of tiles along a side, and of queries or keys
+MOST_TILES, LONGEST = 16, 64  # the largest legible number of tiles along a side, and of queries
 
 
 def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
@@ -309,7 +309,7 @@ def _checked_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def checked_block(block: Any, size: Place) -> Place:
-    """Return the block as a pair that is at most as large as the score matrix."""
+    """Return the block as a pair. It is at most as large as the score matrix."""
     pair = tuple(block) if isinstance(block, tuple | list) else (block,)
     if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
         raise TraceError(f"block is {block!r}; pass (queries, keys) of a tile, such as (2, 2).")
@@ -324,12 +324,12 @@ def checked_block(block: Any, size: Place) -> Place:
 
 
 def legible(block: Place, size: Place) -> bool:
-    """Whether the number of tiles along both sides is small enough."""
+    """Whether the numbers of tiles along both sides are small enough to be legible."""
     return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
 
 
 def choices(block: Place, size: Place, most: int = 36) -> list[Place]:
-    """Return the blocks to choose from: powers of two, the given block, and the whole matrix."""
+    """Return the possible blocks: powers of two, the given block, and the whole matrix."""
     sides = [2**power for power in range(7) if 2**power < max(size)]
     squares = [(min(side, size[0]), min(side, size[1])) for side in sides]
     few = [square for square in squares if _tiles(square, size) <= most and legible(square, size)]

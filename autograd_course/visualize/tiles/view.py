@@ -1,4 +1,4 @@
-"""The content of the page and the picture: frames, as JSON-compatible data.
+"""Prepare the content of the page and the picture, as frames of JSON-compatible data.
 
 A frame contains only the changes of its step. :func:`at` combines the frames.
 """
@@ -25,9 +25,9 @@ _SYMBOLS: dict[Phase, dict[str, str]] = {
         "delta": "D",
     },
 }  # fmt: skip
-_MOST_TEXTS = 10  # with more queries or keys, cells are too small for numbers
-_MOST_FIGURES = 21  # with more queries or keys, rows are too low for numbers
-_FINE = 1000  # the number of parts of a bar
+_MOST_TEXTS = 10  # if there are more queries or keys, the cells are too small for numbers
+_MOST_FIGURES = 21  # if there are more queries or keys, the rows are not high enough for numbers
+_FINE = 1000  # the resolution of a bar
 
 
 def build_view(trace: TileTrace) -> View:
@@ -54,7 +54,7 @@ def build_view(trace: TileTrace) -> View:
 
 
 def at(view: View, step: int) -> Frame:
-    """Return the frame of a step, together with the results of the earlier steps."""
+    """Return the frame of a step, combined with the frames of the earlier steps."""
     figures: dict[str, Any] = {}
     filled: dict[str, Any] = {}
     trail: list[list[int]] = []
@@ -67,7 +67,7 @@ def at(view: View, step: int) -> Frame:
 
 
 def most_telling(trace: TileTrace, view: View) -> int:
-    """Return a late step at which a maximum rises and rescaling about halves the sum."""
+    """Return a late step at which a row's maximum rises, so that rescaling halves its sum."""
     steps = [i for i, f in enumerate(view["frames"]) if f["tile"] and f["phase"] == "forward"]
 
     def rank(index: int) -> tuple[bool, float]:
@@ -85,7 +85,7 @@ def most_telling(trace: TileTrace, view: View) -> int:
 
 
 def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
-    """Return a frame that changes only the given parts."""
+    """Return a frame that changes only the given parts of the page."""
     usual: Frame = {
         "tile": None,
         "line": None,
@@ -145,7 +145,7 @@ def _backward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
-    """Return the parts of a bar. If the rows are low, return only the old and the new part."""
+    """Return the segments of a bar. If rows are low, join all segments except the newest one."""
     shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
     return [_share(share, trace.longest_sum) for share in shown]
 
@@ -172,7 +172,7 @@ def _running(
 
 
 def _so_far(trace: TileTrace, visit: Visit) -> list[str]:
-    """Return the output of a row of tiles after a visit, divided by the sum so far."""
+    """Return the output for a row of tiles after a visit, divided by the current sum."""
     pairs = zip(visit.of("out"), visit.column_of("sum"), strict=True)
     mixed = tuple(tuple(x / (total or 1.0) for x in row) for row, total in pairs)
     return heat(mixed, largest(trace.tensors["out"]))
@@ -200,7 +200,7 @@ def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
 
 
 def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
-    """Write a row's numbers, each under its name."""
+    """Write the numbers of a row. The keys are their names."""
     if not _figured(trace):
         return {}
     return {name: describe.short(value) for name, value in values.items()}
@@ -211,7 +211,7 @@ def _figured(trace: TileTrace) -> bool:
 
 
 def _figures(texts: dict[str, str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
-    """Return the contents of a row: its numbers, the parts of its bar, a factor and the old bar."""
+    """Return the contents of a row: its numbers, its bar, a factor, and the earlier bar."""
     return {"texts": texts, "parts": parts, "factor": factor, "ghost": ghost}
 
 
@@ -235,7 +235,7 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
 
 
 def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
-    """Return a visit's bytes as text, and as fractions of the bytes of a single whole tile."""
+    """Return the bytes of a visit as text, and relative to a run with a single tile."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
@@ -255,7 +255,7 @@ def largest(values: Matrix) -> float:
 
 
 def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
-    """Write the first elements of each row as digits. ``most`` has the highest digit."""
+    """Write the first elements of each row as digits. ``most`` becomes the highest digit."""
     most = largest(values) if most is None else most
     return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
 

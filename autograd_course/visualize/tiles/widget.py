@@ -1,4 +1,4 @@
-"""The live picture of tiled attention: step, play, scrub, and select tile size and causality."""
+"""The live picture of tiled attention: step, play, drag, and select tile size and causality."""
 
 from typing import Any
 
@@ -23,9 +23,9 @@ from autograd_course.visualize.tiles.view import at, build_view, most_telling
 class AttentionTiles(Live):
     """Tiled attention, step by step. :func:`attention_tiles` creates this widget.
 
-    ``step`` is the current step, from 0 to ``steps``. The first step shown is one at which a
-    running maximum rises. ``block`` (such as ``"2×2"``) and ``causal`` select the run. You can set
-    all three. ``trace`` is the selected run.
+    ``step`` is the current step, from 0 to ``steps``. The widget opens at a step at which a running
+    maximum rises. ``block`` (such as ``"2×2"``) and ``causal`` select the run. You can set all
+    three. ``trace`` is the selected run.
     """
 
     _esm = BUNDLES / "tiles.js"
@@ -94,7 +94,7 @@ def attention_tiles(
     causal: bool = False,
     mask: Tensor | None = None,
 ) -> AttentionTiles:
-    """Show how tiled attention processes the score matrix, and the memory for each tile.
+    """Show how tiled attention processes the score matrix, and how much memory each tile needs.
 
     The widget runs ``TiledAttention`` forward and backward on copies of the tensors, for ``block``
     and for other blocks that you can select, with and without ``causal``. The loss is the sum of

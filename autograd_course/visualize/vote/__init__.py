@@ -1,4 +1,4 @@
-"""Votes on what the next cell will show. A vote is saved like an answer to a question.
+"""Votes on what the next cell will show. A vote is saved in the same way as an answer.
 
 ``quizzes (data) → quiz.markdown → describe → widget``. The grader saves the vote.
 """

@@ -1,4 +1,4 @@
-"""All texts of a vote: for the page, and for readers without a kernel."""
+"""Write all text of a vote, for the page and for readers without a kernel."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -41,7 +41,7 @@ def page(vote: Vote) -> dict[str, Any]:
 
 
 def saved(chosen: str, note: str) -> str:
-    """Say that a vote is saved, and what to do next. A ``note`` explains a saving problem."""
+    """Say that the vote is saved, and what to do next. A ``note`` says why saving failed."""
     if not chosen:
         return ""
     return f"You voted for {chosen}{'' if note else ', and your vote is saved'}: run the next cell."

@@ -18,7 +18,7 @@ from autograd_course.visualize.vote.describe import answer, markdown, page, plai
 
 @dataclass(frozen=True, repr=False)
 class Said:
-    """A text that a notebook shows unchanged."""
+    """Text that a notebook shows unchanged."""
 
     text: str
 
@@ -29,8 +29,8 @@ class Said:
 class VoteView(Saved):
     """A vote on what the next cell shows. :func:`vote` creates this widget.
 
-    ``chosen`` is the letter of an option. Set it to vote. Only the first vote counts. A saved
-    notebook contains the question and its options as Markdown and as plain text.
+    ``chosen`` is the letter of an option. To vote, set ``chosen``. Only the first vote counts. A
+    saved notebook contains the question and its options as Markdown and as plain text.
     """
 
     _esm = BUNDLES / "vote.js"
@@ -51,7 +51,7 @@ class VoteView(Saved):
         self.observe(self._keep, "chosen")
 
     def answer(self, letter: str) -> Said:
-        """Vote for the option ``letter``, such as ``"a"``, without the page.
+        """Vote from code for the option ``letter``, such as ``"a"``.
 
         Raises :class:`TraceError` if the vote has no such option.
         """
@@ -65,12 +65,12 @@ class VoteView(Saved):
         return Said(self.kept["said"])
 
     def explain(self) -> Said:
-        """Return a text that says which option is right, and why."""
+        """Return text that says which option is right, and why."""
         return Said(answer(self._vote, self.kept["chosen"]))
 
     @traitlets.validate("chosen")
     def _known_one(self, proposal: Any) -> str:
-        """Drop a letter that is not an option of this vote. A page may be older than the file."""
+        """Drop a letter that is not an option of this vote, because the page can be outdated."""
         return proposal["value"] if proposal["value"] in self._vote.lettered else ""
 
     def _counted(self, state: State) -> str:
