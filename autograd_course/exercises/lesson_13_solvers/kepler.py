@@ -45,7 +45,7 @@ def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with the derivatives from a backward that uses M instead of E."""
+    """Return the solution, with derivatives from a backward pass that uses M instead of E."""
     E = _root(M.detach(), e.detach())
     change = (M - M.detach()) + torch.sin(M.detach()) * (e - e.detach())
     return E + change / (1 - e.detach() * torch.cos(M.detach()))

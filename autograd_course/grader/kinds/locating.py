@@ -1,4 +1,4 @@
-"""Grade an answer that names a Function's wrong line and an experiment that reveals it."""
+"""Grade an answer that names the faulty line of a Function and an experiment that exposes it."""
 
 from __future__ import annotations
 

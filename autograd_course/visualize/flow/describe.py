@@ -208,7 +208,7 @@ def times(edge: Edge) -> str:
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write one or two outputs side by side. For more outputs, write their number."""
+    """Write one or two outputs side by side. If there are more, write how many there are."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 

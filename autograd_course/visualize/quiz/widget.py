@@ -47,7 +47,7 @@ class KnowledgeCheck(Saved):
 
     @property
     def score(self) -> str:
-        """The number of questions with a right answer, as text."""
+        """The number of questions answered correctly, as text."""
         return str(self.kept["summary"])
 
     def answer(self, question_id: str, *given: str) -> Outcome:

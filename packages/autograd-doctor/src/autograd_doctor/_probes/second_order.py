@@ -257,7 +257,7 @@ class _Question:
     ) -> Iterator[SecondDerivative]:
         """For each gradient, yield the actual derivative of ⟨h, gradient⟩ and the expected one.
 
-        ``value`` and ``error`` hold the finite difference of all gradients and its error.
+        ``value`` holds a finite-difference estimate for all gradients, and ``error`` its error.
         """
         weights = self.along.weights
         lengths = [len(h) for h in weights]
