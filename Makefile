@@ -28,7 +28,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LAB := $(VENV)/.lab
 INSTALLED := $(VENV)/.installed
-TESTS_OF := tests packages/autograd-doctor/tests
+TESTS_OF := tests packages/autograd-doctor/tests packages/autograd-classroom/tests
 PIP := -m pip --quiet --disable-pip-version-check
 COLABS := build/colab
 NBGRADER := build/nbgrader
@@ -87,7 +87,7 @@ versions: $(VERSIONS)/.installed
 	    status=$$?; cat $(VERSIONS)/summary.txt 2>/dev/null; exit $$status
 
 # This takes an hour or more. With ONLY, it tests one module or folder of the package.
-mutants: export PYTHONPATH = tests/support:packages/autograd-doctor/tests/support:$(MUTANTS)
+mutants: export PYTHONPATH = tests/support:packages/autograd-doctor/tests/support:packages/autograd-classroom/tests/support:$(MUTANTS)
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
 
@@ -168,7 +168,7 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 	@echo "The book: build/book/index.html"
 
 # The stamp files are newer than what was installed from, so a second call installs nothing.
-$(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml constraints.txt
+$(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml packages/autograd-classroom/pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found. Install Python $(OLDEST) or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { echo "$$($(PYTHON) --version) is too old. The course needs Python $(OLDEST) or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments. Install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
@@ -180,7 +180,8 @@ $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml constraints.txt
 # The tests also need tools, and packages of other people on which they run diagnose.
 $(INSTALLED): $(LAB)
 	@echo "Installing what the tests need into $(VENV)."
-	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[dev,third-party]'
+	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor \
+	    --editable packages/autograd-classroom --editable '.[dev,third-party]'
 	@touch $@
 
 # Colab's versions take precedence over those of $(VENV). Python does not read the .pth files of
@@ -230,9 +231,9 @@ constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt
 	echo 'jsonschema<4.25' >> build/pins/kept.txt
-	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor '.[dev,third-party]'
+	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor ./packages/autograd-classroom '.[dev,third-party]'
 	echo '# The exact versions that the tests run on. `make constraints` writes this file. Do not edit it.' > constraints.txt
-	build/pins/bin/python $(PIP) freeze --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \
+	build/pins/bin/python $(PIP) freeze --exclude autograd-classroom --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt
 	rm -rf build/pins
 

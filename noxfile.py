@@ -23,7 +23,13 @@ CONSTRAINTS = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
     line for line in PROJECT["project"]["dependencies"] if Requirement(line).name == "torch"
 )
 OLDEST, NEWEST = ALLOWED.replace(">=", "==") + ".0", "torch"
-TESTS = ("tests", "packages/autograd-doctor/tests", "notebooks", "solutions")
+TESTS = (
+    "tests",
+    "packages/autograd-doctor/tests",
+    "packages/autograd-classroom/tests",
+    "notebooks",
+    "solutions",
+)
 SUMMARY = Path("build/versions/summary.txt")
 
 nox.options.default_venv_backend = "uv"
@@ -40,7 +46,8 @@ def versions(session: nox.Session, torch: str) -> None:
     pins.write_text("\n".join(line for line in CONSTRAINTS if line != PINNED), "utf-8")
     # Compile packages as pip does. Warnings about a package's own source should not fail a test.
     session.install("--compile-bytecode", f"--constraint={pins}", torch,
-                    "-e", "packages/autograd-doctor", "-e", ".[dev]")  # fmt: skip
+                    "-e", "packages/autograd-doctor", "-e", "packages/autograd-classroom",
+                    "-e", ".[dev]")  # fmt: skip
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
     # "Lax" means that a lesson must only run. Each version of PyTorch words its errors differently,

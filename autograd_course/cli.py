@@ -6,6 +6,7 @@ fast.
 
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import version as installed
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +16,13 @@ import typer
 from autograd_doctor.cli import check, check_epilog, show_markdown
 from rich.console import Console
 
-from autograd_course.classroom import command as classroom
 from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
 from autograd_course.practice import commands as practice
 from autograd_course.practice.commands import reset
 from autograd_course.shell import completion
 from autograd_course.shell.options import ExerciseId, Json, end, epilog
 
+CLASSROOM = "git+https://github.com/autograd-course/autograd_course#subdirectory=packages/autograd-classroom"
 app = typer.Typer(
     help="Write, test and trust custom autograd Functions in PyTorch.",
     epilog=epilog(
@@ -161,7 +162,17 @@ def explain(
 
 
 app.command(epilog=check_epilog("autograd-course"))(check)
-app.add_typer(classroom.app, name="classroom")
+
+
+# The classroom is a package of its own, because learners do not need it.
+if find_spec("autograd_classroom"):
+    app.add_typer(import_module("autograd_classroom.command").app, name="classroom")
+else:
+
+    @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+    def classroom() -> None:
+        """Grade the submissions of a class. It needs the package autograd-classroom."""
+        end(f'The classroom is not installed. Run: pip install "{CLASSROOM}"')
 
 
 @app.command(epilog=epilog("doctor-self", "Exit codes: 0 no problems found; 1 problems found."))

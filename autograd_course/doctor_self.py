@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -113,12 +114,14 @@ def _compiler() -> Check:
 
 
 def _sandbox() -> Check:
-    from autograd_course.classroom.sandbox import NoSandboxError, choose
-
+    if not find_spec("autograd_classroom"):
+        repair = "to grade a class, install the package autograd-classroom"
+        return Check("sandbox", "not installed", repair, optional=True)
+    sandbox = import_module("autograd_classroom.sandbox")
     try:
-        backend = choose()
+        backend = sandbox.choose()
         return Check("sandbox", f"{backend.name} works. {backend.gap}".strip())
-    except NoSandboxError as missing:
+    except sandbox.NoSandboxError as missing:
         return Check("sandbox", "none", f"to grade a class: {missing}", optional=True)
 
 

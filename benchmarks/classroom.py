@@ -35,9 +35,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+from autograd_classroom.adapters.nbgrader.course import make_course
+from autograd_classroom.sandbox import NoSandboxError, choose
 
-from autograd_course.classroom.nbgrader.course import make_course
-from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.grader.catalogue import CATALOGUE
 from benchmarks._common import ROOT, command_line
 

@@ -24,12 +24,12 @@ from benchmarks._common import command_line, some
 from answers import RIGHT  # isort: skip
 from behind_the_wall import handed_in, mistaken, wrongs  # isort: skip
 
+from autograd_classroom.judge import judged
+from autograd_classroom.sandbox import NoSandboxError, choose
+from autograd_classroom.sandbox.running import Sandbox
 from autograd_doctor import diagnose
 
-from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.judging import judged
-from autograd_course.classroom.sandbox import NoSandboxError, choose
-from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.extraction import Answer
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.kinds import function

@@ -27,6 +27,7 @@ ROOT = Path.cwd()
 DISTRIBUTIONS = {
     "autograd-doctor": ROOT / "packages" / "autograd-doctor",
     "autograd-course": ROOT,
+    "autograd-classroom": ROOT / "packages" / "autograd-classroom",
 }
 LESSON = "01_template"
 # Files that only the authors need. A wheel contains only the files for users.
@@ -169,13 +170,15 @@ def contents() -> str:
 
 
 def install(trial: Trial) -> str:
-    """Install both wheels into a new environment. All other packages have pinned versions."""
+    """Install all wheels into a new environment. All other packages have pinned versions."""
     run([sys.executable, "-m", "venv", "env"], trial.folder)
-    (doctor,) = (ROOT / "dist" / "autograd-doctor").glob("*.whl")
-    (course,) = (ROOT / "dist" / "autograd-course").glob("*.whl")
+    doctor, course, classroom = (
+        next((ROOT / "dist" / name).glob("*.whl"))
+        for name in ("autograd-doctor", "autograd-course", "autograd-classroom")
+    )
     pip = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     constraints = str(ROOT / "constraints.txt")
-    trial.run(*pip, "--constraint", constraints, str(doctor), f"{course}[lab]")
+    trial.run(*pip, "--constraint", constraints, str(doctor), str(classroom), f"{course}[lab]")
     trial.run("python", "-m", "pip", "check", "--disable-pip-version-check")
     return f"{trial.run('autograd-course', '--version').strip()} in a new environment"
 

@@ -117,7 +117,7 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
 def _results(path: Path, wanted: Target) -> Iterator[Graded]:
     """Yield the result for each answer. If the file cannot be read, exit with an error message."""
     with importing():
-        from autograd_course.classroom.notebooks import UnreadableError
+        from autograd_course.notebook_files import UnreadableError
         from autograd_course.practice.reading import reading
         from autograd_course.practice.running import Grading
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograd_course.classroom.extraction import Answer, extract
-from autograd_course.classroom.extraction.program import program
-from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
-from autograd_course.classroom.notebooks.cells import clean
-from autograd_course.classroom.submissions.lessons import lesson_of
+from autograd_course.extraction import Answer, extract
+from autograd_course.extraction.lessons import lesson_of
+from autograd_course.extraction.program import program
 from autograd_course.index import INDEX, exercises_of
+from autograd_course.notebook_files import Notebook, UnreadableError, read
+from autograd_course.notebook_files.cells import clean
 from autograd_course.practice.targets import Target, TargetError
 
 

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from autograd_doctor.card import as_rich, as_text
 from autograd_doctor.extension import TimeUp, time_limit
 
-from autograd_course.classroom.extraction.answer import NotPython
 from autograd_course.errors import first_line
 from autograd_course.execution import line_in, said
+from autograd_course.extraction.answer import NotPython
 from autograd_course.grader import CATALOGUE, Result, grade
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.limits import VARIABLE, seconds_for

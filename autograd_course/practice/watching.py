@@ -14,8 +14,8 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Protocol
 
-from autograd_course.classroom.notebooks import UnreadableError
 from autograd_course.grader.hints import hint
+from autograd_course.notebook_files import UnreadableError
 from autograd_course.practice.reading import reading
 from autograd_course.practice.running import Grading
 from autograd_course.practice.targets import Target, TargetError

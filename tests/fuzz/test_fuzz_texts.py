@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from autograd_classroom.protocol.wire import from_bytes, pack, to_bytes, unpack
 from autograd_doctor._example_call import DTYPES, inputs_from
 from autograd_doctor.extension import collect_evidence
 from fuzz import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from autograd_course.classroom.protocol.wire import from_bytes, pack, to_bytes, unpack
 from autograd_course.functions import Square
 from tools.errors import AuthoringError
 from tools.percent import Cell, parse, render

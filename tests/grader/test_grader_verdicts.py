@@ -10,12 +10,12 @@ import pytest
 import torch
 from answers import RIGHT, WRONG
 from answers.making import spoiled
+from autograd_classroom.judge.plain import plain
 from autograd_doctor import Finding
 from sampling import first_rows
 from torch.autograd import Function
 
 from autograd_course import execution
-from autograd_course.classroom.judging.plain import plain
 from autograd_course.execution import WHOLE
 from autograd_course.grader import CATALOGUE, verdict
 from autograd_course.grader.comparison import Difference

@@ -11,13 +11,17 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import autograd_classroom
 import autograd_doctor
 import pytest
 
 import autograd_course
 from tools.derived import FOLDERS
 
-COURSE, DOCTOR = (Path(package.__file__).parent for package in (autograd_course, autograd_doctor))
+COURSE, DOCTOR, CLASSROOM = (
+    Path(package.__file__).parent
+    for package in (autograd_course, autograd_doctor, autograd_classroom)
+)
 ROOT = COURSE.parent
 
 
@@ -28,7 +32,7 @@ def name_of(path: Path, package: Path) -> str:
 
 MODULES = {
     name_of(path, package): path
-    for package in (COURSE, DOCTOR)
+    for package in (COURSE, DOCTOR, CLASSROOM)
     for path in sorted(package.rglob("*.py"))
 }
 
@@ -82,7 +86,7 @@ def test_no_module_imports_a_lesson_or_a_test() -> None:
 
 
 def test_nothing_private_of_the_doctor_is_used_outside_of_it() -> None:
-    tops = (COURSE, ROOT / "tools", ROOT / "benchmarks")
+    tops = (COURSE, CLASSROOM, ROOT / "tools", ROOT / "benchmarks")
     outside = [path for top in tops for path in top.rglob("*.py")]
 
     assert len(outside) > 500

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+import autograd_classroom
 import autograd_doctor
 import pytest
 import yaml
@@ -33,6 +34,7 @@ def read(path: str) -> str:
 
 COURSE = tomllib.loads(read("pyproject.toml"))
 DOCTOR = tomllib.loads(read("packages/autograd-doctor/pyproject.toml"))
+CLASSROOM = tomllib.loads(read("packages/autograd-classroom/pyproject.toml"))
 CLASSIFIER = "Programming Language :: Python :: 3."
 PYTHONS = [
     name.rpartition(" ")[2] for name in COURSE["project"]["classifiers"] if CLASSIFIER in name
@@ -51,11 +53,13 @@ def required(project: dict[str, Any], name: str) -> Requirement:
 # --- the distributions ----------------------------------------------------------------------------
 
 
-def test_the_course_requires_the_doctor_of_its_own_version() -> None:
+def test_the_distributions_require_one_another_in_the_same_version() -> None:
+    same = SpecifierSet(f"=={autograd_course.__version__}")
+
     assert autograd_course.__version__ == autograd_doctor.__version__
-    assert required(COURSE, "autograd-doctor").specifier == SpecifierSet(
-        f"=={autograd_doctor.__version__}"
-    )
+    assert autograd_course.__version__ == autograd_classroom.__version__
+    assert required(COURSE, "autograd-doctor").specifier == same
+    assert required(CLASSROOM, "autograd-course").specifier == same
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
@@ -82,7 +86,9 @@ def test_the_citation_and_the_changelog_name_the_version() -> None:
 
 def test_the_oldest_python_is_the_same_wherever_a_tool_reads_it() -> None:
     container = json.loads(read(".devcontainer/devcontainer.json"))["image"]
-    gradescope = read("autograd_course/classroom/gradescope/setup.sh.txt")
+    gradescope = read(
+        "packages/autograd-classroom/src/autograd_classroom/adapters/gradescope/setup.sh.txt"
+    )
     said = {
         "the doctor": DOCTOR["project"]["requires-python"].removeprefix(">="),
         "mypy": COURSE["tool"]["mypy"]["python_version"],

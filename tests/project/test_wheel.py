@@ -52,6 +52,7 @@ class Half(Square):
 # Each distribution's project folder, and the folder in it that contains the package.
 SOURCES = {
     "autograd_doctor": (ROOT / "packages" / "autograd-doctor", "src"),
+    "autograd_classroom": (ROOT / "packages" / "autograd-classroom", "src"),
     "autograd_course": (ROOT, "."),
 }
 

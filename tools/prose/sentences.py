@@ -15,6 +15,7 @@ from markdown_it.token import Token
 
 _PACKAGES = (
     "packages/autograd-doctor/src/autograd_doctor",
+    "packages/autograd-classroom/src/autograd_classroom",
     "autograd_course",
     "tools",
 )

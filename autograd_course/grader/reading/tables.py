@@ -26,7 +26,8 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "signal", "socket", "os", "posix", "io", "fcntl", "mmap", "imp", "types", "faulthandler",
          "pdb", "bdb", "torch._C", "torch.utils._pytree", "torch.utils._python_dispatch",
          "torch.overrides", "torch.package", "torch.hub", "torch._functorch", "functorch",
-         "autograd_course.classroom", "autograd_course.execution", "autograd_course.grader"),
+         "autograd_classroom", "autograd_course.execution", "autograd_course.extraction",
+         "autograd_course.grader", "autograd_course.notebook_files"),
         _PROCESS,
     ),
     **dict.fromkeys(

@@ -10,15 +10,14 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from autograd_classroom.protocol import Frame
+from autograd_classroom.protocol.parcel import opened
+from autograd_classroom.protocol.wire import _file
+from autograd_classroom.sandbox import Limits
+from autograd_classroom.worker.handlers import Desk
+from autograd_classroom.worker.tamper_check import Integrity
 from hypothesis import strategies as st
 from torch import Tensor
-
-from autograd_course.classroom.asking.desk import Desk
-from autograd_course.classroom.asking.integrity import Integrity
-from autograd_course.classroom.protocol import Frame
-from autograd_course.classroom.protocol.parcel import opened
-from autograd_course.classroom.protocol.wire import _file
-from autograd_course.classroom.sandbox import Limits
 
 Lie = Callable[[Frame], Frame]
 

@@ -43,7 +43,7 @@ from autograd_doctor.evidence import (
 )
 from autograd_doctor.finding import Finding
 
-_MOST = 3  # pieces of evidence: the example and its variations
+_MOST = 4  # pieces of evidence: the example and its variations
 
 
 def vet_evidence(

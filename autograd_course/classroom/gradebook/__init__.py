@@ -1,7 +1,0 @@
-"""The gradebook stores all submissions and verdicts in one SQLite file."""
-
-from autograd_course.classroom.gradebook.book import Gradebook
-from autograd_course.classroom.gradebook.opening import GradebookError
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Settlement, Tally
-
-__all__ = ["Gradebook", "GradebookError", "Problem", "Run", "Score", "Settlement", "Tally"]

@@ -1,8 +1,0 @@
-"""The reports for people and programs. They are made only from the gradebook."""
-
-from autograd_course.classroom.reports.document import as_json_document
-from autograd_course.classroom.reports.gradescope import gradescope_results
-from autograd_course.classroom.reports.junit import as_junit
-from autograd_course.classroom.reports.table import as_csv, as_grade_table
-
-__all__ = ["as_csv", "as_grade_table", "as_json_document", "as_junit", "gradescope_results"]

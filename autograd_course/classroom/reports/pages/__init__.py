@@ -1,6 +1,0 @@
-"""The pages for people, one for each student and one for the class. Each is self-contained."""
-
-from autograd_course.classroom.reports.pages.class_page import class_page
-from autograd_course.classroom.reports.pages.feedback import feedback, feedback_name
-
-__all__ = ["class_page", "feedback", "feedback_name"]

@@ -1,0 +1,94 @@
+"""Find the cell of a notebook that answers an exercise.
+
+1. The cell with its ``grade_id`` that defines the answer and contains more than the stub. If
+   several cells do, this is the last one, because it overwrote the others in the student's kernel.
+2. Any cell that defines the name, because metadata get lost and cells get retagged.
+3. The cell with its ``grade_id``, even if it is a stub or defines something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autograd_course.extraction.answer import NotPython
+from autograd_course.extraction.attempts import is_attempted
+from autograd_course.extraction.program import Program
+from autograd_course.index import INDEX, shares_its_answer
+
+
+@dataclass(frozen=True)
+class Place:
+    """The index of the answering block, the name to read from it, and any problems with it."""
+
+    index: int
+    name: str
+    problems: tuple[str, ...] = ()
+
+
+def place(program: Program, exercise: str) -> Place | None:
+    """Return where the notebook answers an exercise, or ``None`` if it does not."""
+    name = _name(program, exercise)
+    tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
+    if begun := [i for i in tagged if _begun(program, i, name)]:
+        return Place(begun[-1], name, (*_renamed(exercise, name), *_several(tagged, begun)))
+    if broken := [i for i in tagged if program.blocks[i].error]:
+        error = program.blocks[broken[-1]].error
+        return Place(broken[-1], name, (NotPython(f"the cell is no Python: {error}"),))
+    if (elsewhere := _elsewhere(program, exercise, name)) is not None:
+        return Place(
+            elsewhere, name, (*_renamed(exercise, name), _lost(program, elsewhere, exercise))
+        )
+    filled = [i for i in tagged if program.blocks[i].source.strip()]
+    return Place(filled[-1], name, _no_name(program, filled[-1], name)) if filled else None
+
+
+def _name(program: Program, exercise: str) -> str:
+    """Return the requested name, or a different name if only that is defined and graded."""
+    asked = INDEX[exercise].answer
+    bound = frozenset().union(*(block.binds for block in program.blocks))
+    _, handed = program.graded.get(exercise, (0, asked))
+    return handed if asked not in bound and handed in bound else asked
+
+
+def _begun(program: Program, index: int, name: str) -> bool:
+    return is_attempted(program.blocks[index].statements, name)
+
+
+def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
+    """Return the last cell that defines the name, preferably one without another exercise's id.
+
+    If several exercises use the same name, only code above a ``grade(…)`` call can be assigned to
+    one of them.
+    """
+    end = len(program.blocks)
+    untagged = [i for i in range(end) if not program.blocks[i].exercise]
+    if shares_its_answer(exercise):
+        end = program.graded.get(exercise, (0, ""))[0]
+        return next((i for i in [end - 1] if i in untagged and _begun(program, i, name)), None)
+    begun = [i for i in range(end) if _begun(program, i, name)]
+    return max((i for i in begun if i in untagged), default=max(begun, default=None))
+
+
+def _lost(program: Program, index: int, exercise: str) -> str:
+    """Explain why the id did not lead to the answer."""
+    if misnamed := program.blocks[index].misnamed:
+        return f"{misnamed}; the cell is taken for {exercise!r}"
+    name = _name(program, exercise)
+    problem = f"the cell with the id {exercise!r} is missing or empty; {name} was found"
+    return f"{problem} in another cell"
+
+
+def _renamed(exercise: str, name: str) -> tuple[str, ...]:
+    asked = INDEX[exercise].answer
+    return () if name == asked else (f"{asked} is asked for; {name}, handed to grade, is taken",)
+
+
+def _several(tagged: list[int], begun: list[int]) -> tuple[str, ...]:
+    if len(tagged) < 2:
+        return ()
+    which = "the last" if begun[-1] == tagged[-1] else "the last that is not empty"
+    return (f"{len(tagged)} cells have the same id; {which} is graded",)
+
+
+def _no_name(program: Program, index: int, name: str) -> tuple[str, ...]:
+    return () if name in program.blocks[index].binds else (f"the cell does not define {name}",)

@@ -1,0 +1,121 @@
+"""Parse a notebook's code cells without running them, and find the exercise of each cell."""
+
+from __future__ import annotations
+
+import ast
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autograd_course.extraction.cleaning import python_of
+from autograd_course.extraction.statements import (
+    NotPythonError,
+    Statement,
+    statements,
+)
+from autograd_course.index import INDEX, UnknownExerciseError, known
+from autograd_course.notebook_files import Notebook
+
+GRADER_SUFFIX = "-grade"
+_KEPT = 4000  # maximum characters of a cached cell: its tree takes a hundred times as much memory
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code cell: its exercise (from ``grade_id``), its Python code, and any syntax error.
+
+    ``misnamed`` explains why an id does not name an exercise.
+    """
+
+    exercise: str
+    source: str
+    statements: tuple[Statement, ...] = ()
+    error: str = ""
+    misnamed: str = ""
+
+    @property
+    def binds(self) -> frozenset[str]:
+        """The names that the cell assigns."""
+        return frozenset().union(*(s.binds for s in self.statements))
+
+
+@dataclass(frozen=True)
+class Program:
+    """The code cells in order, without grader cells, and the names that are passed to ``grade``.
+
+    ``graded`` maps an exercise to the name and to the number of blocks above the call to ``grade``.
+    ``problems`` lists the problems with invalid ids.
+    """
+
+    blocks: tuple[Block, ...]
+    graded: dict[str, tuple[int, str]]
+    prose: frozenset[str]
+    problems: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)  # used to find the lesson, the attempted exercises and the answers
+def program(notebook: Notebook) -> Program:
+    """Read a notebook's code cells."""
+    blocks: list[Block] = []
+    graded: dict[str, tuple[int, str]] = {}
+    prose: set[str] = set()
+    problems: list[str] = []
+    for cell in notebook.cells:
+        exercise, is_grader, problem = _meant(cell.grade_id)
+        problems += problem
+        if not cell.is_code:
+            prose |= {exercise} - {""}
+            continue
+        misnamed = "" if exercise else "".join(problem)
+        read = _known if len(cell.source) <= _KEPT else _block
+        block = read("" if is_grader else exercise, cell.source, misnamed)
+        for exercise_id, name in _graded(block):
+            graded[exercise_id] = (len(blocks), name)
+        if not is_grader:
+            blocks.append(block)
+    return Program(tuple(blocks), graded, frozenset(prose), tuple(problems))
+
+
+def _block(exercise: str, source: str, misnamed: str) -> Block:
+    python = python_of(source)
+    try:
+        return Block(exercise, python, statements(python), misnamed=misnamed)
+    except NotPythonError as error:
+        return Block(exercise, python, error=str(error), misnamed=misnamed)
+
+
+# In the notebooks of a class, most cells are the lesson's own cells.
+_known = lru_cache(maxsize=512)(_block)
+
+
+def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
+    """Return the exercise, whether the cell grades it, and any problem with the id."""
+    answer_id = grade_id.removesuffix(GRADER_SUFFIX)
+    if not answer_id:
+        return "", False, []
+    try:
+        exercise = known(answer_id).id
+    except UnknownExerciseError:
+        return "", False, [f"there is no exercise {grade_id[:60]!r}{odd_letter(grade_id)}"]
+    said = [] if exercise == answer_id else [f"{grade_id!r} is taken for {exercise!r}"]
+    return exercise, grade_id != answer_id, said
+
+
+def odd_letter(text: str) -> str:
+    """If the id contains a misleading letter, return the end of a sentence that names it."""
+    odd = next((letter for letter in text if not letter.isascii()), "")
+    return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
+
+
+def _graded(block: Block) -> Iterator[tuple[str, str]]:
+    """Yield the arguments of each ``grade("id", Name)`` call in a cell."""
+    for statement in block.statements:
+        match statement.node:
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Name(id="grade"),
+                    args=[ast.Constant(value=str(exercise)), ast.Name(id=name)],
+                )
+            ) if exercise in INDEX:
+                yield exercise, name

@@ -1,0 +1,123 @@
+"""nbgrader's course folder: ``source/`` with our solved notebooks, and a configuration.
+
+The cell that grades an exercise gets a hidden test, which nbgrader removes from the released
+notebook. The test grades the same answer on other inputs. nbgrader shows hidden tests in its
+feedback, so they contain no seed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from autograd_classroom.adapters.nbgrader.autograding import safety_net
+
+from autograd_course.errors import CourseError
+from autograd_course.index import INDEX, Entry
+
+SOLUTIONS = "solutions"
+CONFIG = "nbgrader_config.py"
+_TEMPLATE = Path(__file__).with_name("nbgrader_config.txt")
+_OURS = "autograd_classroom.adapters.nbgrader"  # a generated configuration imports it
+_HIDDEN = """\
+{visible}
+### BEGIN HIDDEN TESTS
+from autograd_classroom.adapters.nbgrader.hidden import points
+
+points("{exercise}", {name})
+### END HIDDEN TESTS"""
+
+
+class CourseFolderError(CourseError):
+    """The folder cannot be created; the message is one sentence with the repair."""
+
+
+def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
+    """Create nbgrader's folder for the course at ``course``. Return the notebooks in ``source/``.
+
+    Each lesson is an assignment. It is worth the points of its requested exercises. If this command
+    created the folder before, it only adds lessons and changes nothing else. If possible, it raises
+    CourseFolderError before it writes anything.
+    """
+    wanted = {exercise.id: exercise for exercise in exercises}
+    lessons = sorted({exercise.lesson for exercise in wanted.values()})
+    solved = {lesson: _solved(course, lesson) for lesson in lessons}
+    made = tuple(folder / "source" / lesson / f"{lesson}.ipynb" for lesson in lessons)
+    try:
+        _refuse_others(folder, made)
+        for path, lesson in zip(made, lessons, strict=True):
+            path.parent.mkdir(parents=True)
+            notebook = as_source(solved[lesson], wanted)
+            path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
+        _configure(folder)
+    except OSError as error:
+        raise CourseFolderError(f"{folder} cannot be written ({error.strerror}).") from None
+    return made
+
+
+def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
+    """Raise CourseFolderError if the folder is not ours, or if it already contains a lesson."""
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        config = folder / CONFIG
+        if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
+            raise CourseFolderError(
+                f"{folder} is not empty, and has no {CONFIG} of this command: name a new folder."
+            )
+    there = [path.parent for path in made if path.parent.exists()]
+    if there:
+        raise CourseFolderError(
+            f"{there[0]} exists already: delete it to create this lesson again, or name only new "
+            "lessons with --exercises."
+        )
+
+
+def _configure(folder: Path) -> None:
+    """Write the configuration, unless it exists. Its seed determines the inputs of all lessons."""
+    if (folder / CONFIG).exists():
+        return
+    config = _TEMPLATE.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
+    (folder / CONFIG).write_text(config, encoding="utf-8")
+    net = json.dumps(safety_net(), indent=1)
+    (folder / "nbgrader_config.json").write_text(net, encoding="utf-8")
+
+
+def as_source(notebook: Mapping[str, Any], wanted: Iterable[str]) -> Mapping[str, Any]:
+    """Return a solved notebook in the form of nbgrader's ``source/``, without outputs."""
+    source = copy.deepcopy(dict(notebook))
+    kept = [cell for cell in source["cells"] if "solution-only" not in _tags(cell)]
+    source["cells"] = [_cell(cell, set(wanted)) for cell in kept]
+    return source
+
+
+def _cell(cell: dict[str, Any], wanted: set[str]) -> dict[str, Any]:
+    if cell["cell_type"] == "code":
+        cell |= {"outputs": [], "execution_count": None}
+    nbgrader = cell["metadata"].get("nbgrader", {})
+    if nbgrader.get("grade"):
+        exercise = nbgrader["grade_id"].removesuffix("-grade")
+        if exercise in wanted:
+            name, visible = INDEX[exercise].answer, "".join(cell["source"])
+            cell["source"] = _HIDDEN.format(visible=visible, exercise=exercise, name=name)
+        else:
+            del cell["metadata"]["nbgrader"]
+    return cell
+
+
+def _tags(cell: Mapping[str, Any]) -> list[str]:
+    tags: list[str] = cell["metadata"].get("tags", [])
+    return tags
+
+
+def _solved(course: Path, lesson: str) -> Mapping[str, Any]:
+    path = course / SOLUTIONS / f"{lesson}.ipynb"
+    try:
+        notebook: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise CourseFolderError(
+            f"there is no {path}: name your copy of the course with --course."
+        ) from None
+    return notebook

@@ -1,0 +1,208 @@
+"""The work behind the command: grade a class, from its submitted files to its reports."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import typer
+
+from autograd_classroom import console
+from autograd_classroom.assignment import NOTHING, Assignment
+from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally
+from autograd_classroom.grading.cluster import Cluster
+from autograd_classroom.grading.executor import Executor, GradingError
+from autograd_classroom.grading.forkserver import ForkServer
+from autograd_classroom.grading.pool import Pool
+from autograd_classroom.grading.run import only_run, work
+from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
+from autograd_classroom.grading.version import grader_version
+from autograd_classroom.grading.worker import started
+from autograd_classroom.ingest.collecting import NoSubmissionsError
+from autograd_classroom.ingest.hand_in import hand_in
+from autograd_classroom.paths import PlaceError, Places
+from autograd_classroom.reports import files
+from autograd_classroom.sandbox import NoSandboxError, Trusted, choose
+from autograd_classroom.sandbox.template import Template
+from autograd_course.index import INDEX, Entry
+
+KNOWN = (
+    GradebookError, GradingError, NoSandboxError, NoSubmissionsError, PlaceError,
+    files.ReportsError,
+)  # fmt: skip
+
+
+@contextmanager
+def executor(
+    jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
+) -> Iterator[Executor]:
+    """Provide an executor. On this machine, its workers are forks of this process or a template.
+
+    Raises NoSandboxError if this machine cannot run one.
+    """
+    bench = SandboxedJudge(trust=trust)
+    if scheduler is not None:
+        if trust:
+            _note(Trusted().gap)
+        yield Cluster(scheduler, bench)
+        return
+    backend = template.backend if template else choose(trust=trust)
+    if backend.gap:
+        _note(backend.gap)
+    share = functools.partial(bench.share, template) if template else None
+    with ForkServer() if sys.platform == "linux" else nullcontext() as fork_server:
+        yield Pool(jobs or _cores(), bench, share, fork_server.start if fork_server else started)
+
+
+def grade(
+    places: Places,
+    exercises: tuple[Entry, ...],
+    executor: Executor,
+    about: Assignment = NOTHING,
+    *,
+    resume: bool,
+) -> bool:
+    """Grade the pending answers and report. Return whether all files and answers are graded."""
+    files.prepare(places.reports)
+    places.make_room()
+    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        about.keep(book)
+        run = book.begin(INDEX.values(), grader_version(), resume=resume)
+        try:
+            found = _collect(book, places.submissions, exercises)
+            _judge(book, run, exercises, executor)
+        except KeyboardInterrupt:
+            raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
+        book.finish(run)
+        tallies = _show(book, exercises)
+        for line in (*_changed(book), *_absent(book)):
+            console.say(line)
+        files.write(book, places.reports)
+        console.say(f"Reports: {_short(places.reports)}")
+        return found and not any(tally.counts.get("grader failed") for tally in tallies)
+
+
+def report(
+    gradebook: Path,
+    reports: Path | None,
+    formats: Iterable[str] = (),
+    required: Iterable[Entry] = (),
+    about: Assignment = NOTHING,
+) -> bool:
+    """Show a class's results. If a folder or a format is given, also write the reports.
+
+    If no folder is given, the reports are written next to the gradebook. If no format is given, all
+    formats are written. Returns whether at least one student has submitted, and all students have
+    passed the required exercises.
+    """
+    with Gradebook.existing(gradebook) as book:
+        about.keep(book)
+        _show(book)
+        for line in _absent(book):
+            console.say(line)
+        wanted = tuple(formats)
+        if reports is not None or wanted:
+            folder = reports or gradebook.absolute().parent
+            everything = not wanted or "all" in wanted
+            files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
+            console.say(f"Reports: {_short(folder)}")
+        missing = [line for exercise in required for line in _not_passed(book, exercise)]
+        for line in missing:
+            console.say(line)
+        return not missing
+
+
+def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
+    """Read the submitted files and print how many there are. Return whether all were readable."""
+    with console.progress() as shown:
+        reading = shown.add_task("reading", total=None)
+        came = hand_in(book, root, exercises, lambda: shown.advance(reading))
+    if not came.notebooks and not came.rejected:
+        raise NoSubmissionsError(
+            f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
+        )
+    rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
+    console.say(f"{_some(came.notebooks, 'notebook')} read{rejected}")
+    return not came.rejected
+
+
+def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Executor) -> None:
+    pending = book.queue(run, exercises)
+    with console.progress() as shown:
+        grading = shown.add_task("grading", total=pending)
+        work(book, run, executor, lambda score, answers: shown.advance(grading, answers))
+    console.say(f"{_some(pending, 'answer')} graded")
+
+
+def _changed(book: Gradebook) -> Iterator[str]:
+    """Yield a line that lists the answers whose code has changed since a person settled them."""
+    changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
+    if changed:
+        named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
+        yield f"The code has changed since these answers were settled by hand: {named}."
+
+
+def _absent(book: Gradebook) -> Iterator[str]:
+    """If a roster exists, yield lines that compare it with the submissions."""
+    if not book.roster():
+        return
+    if absent := book.absent():
+        named = ", ".join(person.label for person in absent)
+        yield f"{_some(len(absent), 'student')} of the roster handed in nothing: {named}."
+    people = book.people()
+    if strangers := [student for student in book.students() if student not in people]:
+        yield f"Not on the roster: {', '.join(strangers)}."
+
+
+def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
+    """Yield a line that lists the students who have not passed an exercise.
+
+    These include students whose file could not be read and students who handed in a different
+    lesson. If nobody handed in the exercise, the line says so.
+    """
+    scores = [score for score in book.scores() if score.exercise == exercise.id]
+    passed = {score.student for score in scores if score.is_passed}
+    missing = [student for student in book.students() if student not in passed]
+    if not scores:
+        yield f"{exercise.id} was handed in by no student."
+    elif missing:
+        yield f"{exercise.id} is not passed by {', '.join(missing)}."
+
+
+def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
+    """Show the results of the named exercises, or of all exercises. Return their tallies."""
+    for line in console.remarks(book.problems()):
+        console.say(f"  {line}")
+    console.say()
+    named = {exercise.id for exercise in only}
+    tallies = [tally for tally in book.tallies() if not named or tally.exercise in named]
+    console.show(console.summary(tallies))
+    console.say()
+    return tallies
+
+
+def _go_on() -> str:
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    return f"To go on, run: autograd-course {shlex.join(words)} --resume"
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _short(path: Path) -> Path:
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _note(message: str) -> None:
+    typer.echo(message, err=True)

@@ -1,0 +1,93 @@
+"""The command's output: progress in a terminal, and the results of each exercise."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from autograd_classroom.gradebook import Problem, Tally
+
+_WIDE = 120  # characters per line if the width of the terminal is unknown
+_NAMED = 10  # maximum number of ungraded files that are listed here; the reports list all
+_STATUSES = {
+    "passed": "passed",
+    "wrong": "wrong",
+    "not attempted": "not attempted",
+    "grader failed": "grader failed",
+    "settled": "settled",
+    "": "not graded",
+}
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Show progress on standard error if this is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True,
+        disable=not console.is_terminal,
+    ) as shown:  # fmt: skip
+        yield shown
+
+
+def summary(tallies: Iterable[Tally]) -> Table:
+    """Return a row for each exercise. There is a "not graded" column only if it is needed."""
+    known = list(tallies)
+    rare = {"grader failed", "settled", ""} - {
+        s for t in known for s, count in t.counts.items() if count
+    }
+    statuses = [status for status in _STATUSES if status not in rare]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("exercise", no_wrap=True)
+    for status in statuses:
+        table.add_column(_STATUSES[status], justify="right", no_wrap=True)
+    table.add_column("most frequent")
+    for tally in known:
+        counts = [str(tally.counts.get(status, 0)) for status in statuses]
+        table.add_row(tally.exercise, *counts, _frequent(tally))
+    return table
+
+
+def _frequent(tally: Tally) -> str:
+    return f"{tally.rule} ({tally.rule_count})" if tally.rule else ""
+
+
+def remarks(problems: Iterable[Problem]) -> Iterator[str]:
+    """Yield a line for each of the first files that were not graded, or graded with a remark."""
+    known = list(problems)
+    for problem in known[:_NAMED]:
+        yield f"{problem.source}: {problem.message}"
+    if len(known) > _NAMED:
+        yield f"… and {len(known) - _NAMED} more remarks on files: results.json has them all."
+
+
+def say(text: str = "") -> None:
+    """Print to standard output. If nothing reads it anymore, as after ``| head``, print nothing.
+
+    The work goes on, because the important results are written to files.
+    """
+    try:
+        typer.echo(text)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def show(table: Table) -> None:
+    """Print a table to standard output. Only a terminal limits its width."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDE
+    with console.capture() as caught:
+        console.print(table)
+    lines = (line.rstrip() for line in caught.get().splitlines())
+    say("\n".join(lines))

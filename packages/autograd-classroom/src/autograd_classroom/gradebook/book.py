@@ -1,0 +1,234 @@
+"""The gradebook's operations. Each is one transaction, so even a kill −9 leaves none half done.
+
+SQLite's log (WAL) allows many readers during a write, and writers wait for each other. Store the
+file on a disk of the grading machine, because WAL does not work across a network file system.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from autograd_classroom.gradebook import reading, recording, settling
+from autograd_classroom.gradebook.opening import GradebookError, opened, unusable
+from autograd_classroom.gradebook.recording import now
+from autograd_classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
+from autograd_classroom.gradebook.roster import Person, Roster, as_text
+from autograd_classroom.gradebook.settings import Settings
+from autograd_classroom.ingest import Rejected, Submission
+from autograd_course.extraction import Answer
+from autograd_course.index import Entry
+from autograd_course.notebook_files.cells import clean
+
+
+class Gradebook:
+    """An open gradebook. Use it in a ``with`` block, and open one per process and thread."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = opened(path)
+
+    @classmethod
+    def existing(cls, path: Path) -> Gradebook:
+        """Open an existing gradebook. Raises GradebookError if the file does not exist."""
+        if not path.is_file():
+            raise GradebookError(f"there is no gradebook {path}: grade writes one.")
+        return cls(path)
+
+    def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
+        """Start a new run with a new secret seed, or return the last unfinished run if ``resume``.
+
+        ``grader`` is the version of the rules and the catalogue. Verdicts from other versions are
+        computed again.
+        """
+        with self._transaction() as write:
+            rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
+            write.executemany("INSERT OR REPLACE INTO exercises VALUES (?, ?, ?, ?, ?)", rows)
+            query = "SELECT * FROM runs WHERE finished IS NULL AND grader = ? ORDER BY run DESC"
+            if resume and (row := write.execute(query, (grader,)).fetchone()):
+                return Run(row["run"], row["seed"], row["grader"])
+            seed = secrets.token_hex(16)
+            insert = "INSERT INTO runs (seed, grader, started) VALUES (?, ?, ?)"
+            number = write.execute(insert, (seed, grader, now())).lastrowid
+            return Run(int(number or 0), seed, grader)
+
+    def finish(self, run: Run) -> None:
+        """Mark a run as complete, so that no command resumes it."""
+        with self._transaction() as write:
+            write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
+
+    def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
+        """Record a submission and its answers as the student's current ones. Earlier results
+        remain.
+        """
+        s = submission
+        known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
+        with self._transaction() as write:
+            before = write.execute(known, (s.student, s.lesson, s.hash)).fetchone()
+            first = before[0] if before else ""  # the same file was downloaded again
+            time = min(filter(None, (s.handed_in, first)), default="")
+            about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), time)
+            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", about)
+            for a in answers:
+                code = (a.hash, a.name, clean(a.preamble), clean(a.source))
+                write.execute("INSERT OR IGNORE INTO code VALUES (?, ?, ?, ?)", code)
+                row = (a.student, a.exercise, a.hash, as_json(a.problems))
+                write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
+
+    def reject(self, rejected: Rejected) -> None:
+        """Record a file that was not graded, and the reason."""
+        row = (rejected.student, rejected.source, clean(rejected.problem))
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
+
+    def forget_rejected(self) -> None:
+        """Delete the rejections of earlier collections before the files are read again."""
+        with self._transaction() as write:
+            write.execute("DELETE FROM rejected")
+
+    def pending(self, run: Run) -> Iterator[Answer]:
+        """Yield the current answers for which this run's grader has no verdict or has failed."""
+        return reading.pending(self._connection, run)
+
+    def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
+        """Queue the pending code of these exercises. Return the number of answers that have it."""
+        return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
+
+    def queued(self) -> Iterator[Answer]:
+        """Yield the queue. Each piece of code occurs once, without the names of its students."""
+        return reading.queued(self._connection)
+
+    def record(self, run: Run, score: Score) -> bool:
+        """Record a verdict. If a verdict already exists, change nothing and return False.
+
+        "The grader failed" does not count as a verdict. The next verdict replaces it.
+        """
+        with self._transaction() as write:
+            return recording.record(write, run, score)
+
+    def record_for_all(self, run: Run, score: Score) -> int:
+        """Record a verdict for all current answers that have this code. Return their number."""
+        with self._transaction() as write:
+            return recording.record_for_all(write, run, score)
+
+    def settle(
+        self,
+        student: str,
+        exercise: str,
+        points: float | None,
+        comment: str,
+        by: str,
+        *,
+        seen: str | None = None,
+    ) -> Score:
+        """Give points by hand, whatever the verdict is. ``None`` withdraws points given by hand.
+
+        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of the score that
+        the person saw. If the stamp has changed, nothing is written. Returns the current score.
+        Raises SettlingError.
+        """
+        with self._transaction() as write:
+            score = settling.score_of(write, student, exercise)
+            settling.settle(write, score, points, comment, by, seen)
+            return settling.score_of(write, student, exercise)
+
+    def set(self, settings: Settings) -> None:
+        """Replace the assignment's settings."""
+        self._set("assignment", settings.to_json())
+
+    def enroll(self, roster: Roster) -> None:
+        """Replace the students of the class."""
+        self._set("roster", as_text(roster))
+
+    def _set(self, name: str, value: str) -> None:
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    def roster(self) -> Roster:
+        """Return the students who are known to be in the class."""
+        return reading.roster(self._connection)
+
+    def people(self) -> dict[str, Person]:
+        """Return the identity of each student who is on the roster."""
+        return reading.people(self._connection)
+
+    def absent(self) -> list[Person]:
+        """Return the students on the roster who have not handed in anything."""
+        return reading.absent(self._connection)
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Return pairs of a student and a file path, one for each submitted file."""
+        return reading.sources(self._connection)
+
+    def score_of(self, student: str, exercise: str) -> Score:
+        """Return the score of one answer. Raises SettlingError if a name is unknown."""
+        return settling.score_of(self._connection, student, exercise)
+
+    def scores(self, student: str = "") -> list[Score]:
+        """Return the verdicts on the current answers, by student and then in the course's order."""
+        return reading.scores(self._connection, student)
+
+    def outline(self) -> list[Score]:
+        """Return all scores without their messages and evidence, which take up most of the file."""
+        return reading.outline(self._connection)
+
+    def history(self, student: str, exercise: str) -> list[Event]:
+        """Return all verdicts and settlements of an answer, starting with the oldest."""
+        return reading.history(self._connection, student, exercise)
+
+    def tallies(self) -> list[Tally]:
+        """Return the results of each submitted exercise, in the course's order."""
+        return reading.tallies(self._connection)
+
+    def students(self) -> list[str]:
+        """Return all students who handed in a file, even if it was not readable."""
+        return reading.students(self._connection)
+
+    def problems(self, student: str = "") -> list[Problem]:
+        """Return the files that were not graded, and those that were graded with a remark."""
+        return reading.problems(self._connection, student)
+
+    def code(self, digest: str) -> tuple[str, str, str]:
+        """Return the name, preamble and source of the code that has this hash."""
+        return reading.code(self._connection, digest)
+
+    def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:
+        """Yield the hash, number of students and status of each piece of code for an exercise."""
+        return reading.codes(self._connection, exercise)
+
+    def students_of(self, exercise: str, digest: str) -> list[str]:
+        """Return the students whose answer to an exercise has this code."""
+        return reading.students_of(self._connection, exercise, digest)
+
+    def close(self) -> None:
+        """Close the file. The recorded data remains in it."""
+        self._connection.close()
+
+    def __enter__(self) -> Gradebook:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the file. Raises GradebookError if SQLite could not read or write."""
+        self.close()
+        if isinstance(error, sqlite3.Error):
+            raise unusable(self._path, error) from None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._connection
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:  # SQLite itself ends it if the disk is full
+                self._connection.execute("ROLLBACK")
+            raise

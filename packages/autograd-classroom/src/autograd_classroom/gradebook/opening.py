@@ -1,0 +1,112 @@
+"""Open a gradebook. A new gradebook is created in one transaction. Other files never change."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+from autograd_classroom.gradebook.schema import APPLICATION, CHANGES, OLDEST, TABLES, VERSION
+from autograd_course.errors import CourseError
+
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # the latter if not even the log has room
+_PAUSE = 0.01  # seconds between two attempts
+_WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseconds
+
+
+class GradebookError(CourseError):
+    """A gradebook cannot be used. The message is one sentence that says how to fix the problem."""
+
+
+def opened(path: Path) -> sqlite3.Connection:
+    """Return a connection to the gradebook at ``path``, and create the file if it does not exist.
+
+    Raises GradebookError if the file is damaged, has an unknown version, or is not a gradebook.
+    """
+    try:
+        _refuse_others(path)
+        connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
+    except (sqlite3.Error, OSError) as error:
+        raise unusable(path, error) from None
+    try:
+        _prepare(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise unusable(path, error) from None
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.execute("PRAGMA foreign_keys = ON")
+    _log_ahead(connection)
+    connection.execute("PRAGMA synchronous = FULL")  # a recorded result survives a power failure
+    connection.execute("BEGIN IMMEDIATE")
+    if _value(connection, "application_id") == 0:  # no other process has created it in the meantime
+        for table in TABLES:
+            connection.execute(table)
+        connection.execute(f"PRAGMA application_id = {APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {OLDEST}")
+    for version in range(_value(connection, "user_version") + 1, VERSION + 1):
+        for change in CHANGES[version]:
+            connection.execute(change)
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute("COMMIT")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log. If another process is doing the same, wait for it."""
+    until = time.monotonic() + _WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _refuse_others(path: Path) -> None:
+    """Raise GradebookError if a file is not a gradebook, is damaged, or has an unknown version."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    uri = f"{path.absolute().as_uri()}?mode=rw"  # read-write, to recover a killed writer's log
+    with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as connection:
+        # One statement sees one consistent state, even if another process is creating the file.
+        application, version, tables = connection.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+            "FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
+        if application == 0 and tables == 0:
+            return  # the process that created it was killed before the first transaction
+        if application != APPLICATION:
+            raise GradebookError(f"{path} is a database but no gradebook: name another file.")
+        if not OLDEST <= version <= VERSION:
+            raise GradebookError(
+                f"{path} is a gradebook of version {version}, and this course reads {VERSION}: "
+                "open it with the course that wrote it, or name a new file."
+            )
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise unusable(path, found)
+
+
+def _value(connection: sqlite3.Connection, pragma: str) -> int:
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def unusable(path: Path, error: object) -> GradebookError:
+    """Return the error for a gradebook that cannot be read or written. Its message says why."""
+    first = str(error).partition("\n")[0]
+    if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
+        return GradebookError(
+            f"the gradebook {path} cannot be written ({first}). It keeps what was recorded. Make "
+            "room on its disk, then run the command again; to continue a run, add --resume."
+        )
+    return GradebookError(
+        f"the gradebook {path} cannot be used ({first}): it is left as it is; "
+        "restore a copy of it, or name a new file."
+    )

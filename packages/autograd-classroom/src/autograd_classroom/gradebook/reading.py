@@ -1,0 +1,332 @@
+"""Queries that read a gradebook. None of them changes it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, get_args
+
+from autograd_classroom.gradebook.records import (
+    Event,
+    Problem,
+    Run,
+    Score,
+    Settlement,
+    Tally,
+)
+from autograd_classroom.gradebook.roster import Person, Roster, from_text, matched
+from autograd_classroom.gradebook.settings import Settings, from_data
+from autograd_classroom.protocol.evidence import ALSO, sound
+from autograd_course.extraction import Answer
+from autograd_course.grader.verdict import Status
+
+_WITHOUT_VERDICT = """
+    FROM answers a JOIN exercises e ON e.exercise = a.exercise
+    WHERE NOT EXISTS (
+        SELECT 1 FROM results r
+        WHERE r.student = a.student AND r.exercise = a.exercise AND r.hash = a.hash
+          AND r.grader = ? AND r.status != 'grader failed')
+"""
+
+_PENDING = f"""
+    SELECT a.student, a.exercise, a.hash, a.problems {_WITHOUT_VERDICT}
+    ORDER BY a.student, e.position
+"""
+
+# A temporary table of this connection, in a separate file. Without it, either memory would have to
+# hold the code of a whole class, or a long read transaction would keep SQLite from writing the log
+# back.
+_QUEUE = f"""
+    CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
+    AND a.exercise IN (SELECT value FROM json_each(?))
+    GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
+"""
+
+# If several graders judged the current code, the latest run counts.
+_JUDGED = """
+    FROM scored a JOIN exercises e ON e.exercise = a.exercise
+    LEFT JOIN results r ON r.rowid = (
+        SELECT rowid FROM results s
+        WHERE s.student = a.student AND s.exercise = a.exercise AND s.hash = a.hash
+        ORDER BY s.run DESC LIMIT 1)
+    LEFT JOIN settled h ON h.student = a.student AND h.exercise = a.exercise
+"""
+
+_SCORES = f"""
+    SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
+           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed,
+           h.points AS given, h.comment, h.by, h.at AS settled_at, h.settlement,
+           h.hash != a.hash AS changed {_JUDGED}
+    WHERE ? IN ('', a.student)
+    ORDER BY a.student, e.position
+"""
+
+# The query without long columns. Of the evidence, it reads only the part that decides the points.
+_OUTLINE = _SCORES.replace(
+    "r.message, r.evidence",
+    """'' AS message, CASE WHEN json_valid(r.evidence) THEN
+           CASE WHEN json_type(r.evidence, '$.also') = 'array'
+               THEN json_object('also', json(json_extract(r.evidence, '$.also'))) ELSE '{}' END
+           ELSE '{}' END AS evidence""",
+)
+
+_HISTORY = """
+    SELECT at, hash, points, status, rule, '' AS by, '' AS comment, rowid AS number FROM results
+    WHERE student = :student AND exercise = :exercise
+    UNION ALL
+    SELECT at, hash, points, '', '', by, comment, rowid FROM settlements
+    WHERE student = :student AND exercise = :exercise
+    ORDER BY at, number
+"""
+
+_CODES = f"""
+    SELECT a.hash, count(*) AS students, max(coalesce(r.status, '')) AS status {_JUDGED}
+    WHERE a.exercise = ? AND a.hash != '' GROUP BY a.hash ORDER BY a.hash
+"""
+
+_COUNTS = f"""
+    SELECT a.exercise, e.title, coalesce(r.rule, '') AS rule,
+           iif(h.points IS NULL, coalesce(r.status, ''), 'settled') AS status,
+           e.points AS possible, count(*) AS answers {_JUDGED}
+    GROUP BY a.exercise, 3, 4 ORDER BY e.position, answers DESC, rule
+"""
+
+_PROBLEMS = """
+    SELECT student, source, problem FROM rejected WHERE :student IN ('', student)
+    UNION ALL
+    SELECT student, source, j.value FROM submissions,
+        json_each(iif(json_valid(problems), problems, '[]')) j
+    WHERE :student IN ('', student)
+    ORDER BY 1, 2
+"""
+
+_VERDICT = frozenset(("status", "points", "rule", "message"))
+_OF_RESULTS = (*sorted(_VERDICT), "remarks", "seconds", "seed")
+
+_STUDENTS = """
+    SELECT student FROM submissions UNION SELECT student FROM rejected
+    UNION SELECT student FROM settled ORDER BY 1
+"""
+
+
+def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
+    """Yield the answers without a verdict, from one snapshot of the gradebook."""
+    for row in connection.execute(_PENDING, (run.grader,)).fetchall():
+        name, before, source = code(connection, row["hash"])  # one by one: a class's code is large
+        said = _checked("problems", row["problems"]) or ()
+        yield Answer(row["exercise"], row["student"], name, source, before, said)
+
+
+def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
+    """Queue each piece of code without a verdict. Return the number of answers that have it."""
+    connection.execute("DROP TABLE IF EXISTS temp.queue")
+    connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
+    return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
+
+
+def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
+    """Yield the queued code, one piece at a time and without its students."""
+    number = 1
+    while row := connection.execute(
+        "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
+    ).fetchone():
+        name, before, source = code(connection, row["hash"])
+        yield Answer(row["exercise"], "", name, source, before)
+        number += 1
+
+
+def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
+    """Return the verdicts on the current answers, for all students or for the named one."""
+    return _scores(connection, _SCORES, student)
+
+
+def outline(connection: sqlite3.Connection) -> list[Score]:
+    """Return the scores of all students, without messages and evidence."""
+    return _scores(connection, _OUTLINE, "")
+
+
+def settings(connection: sqlite3.Connection) -> Settings:
+    """Return the instructor's settings."""
+    stored = _set(connection, "assignment")
+    return from_data(stored if isinstance(stored, dict) else {})
+
+
+def roster(connection: sqlite3.Connection) -> Roster:
+    """Return the students who are known to be in the class."""
+    return from_text(_set(connection, "roster"))
+
+
+def people(connection: sqlite3.Connection) -> dict[str, Person]:
+    """Return the identity of each student who is on the roster."""
+    return matched(students(connection), roster(connection))
+
+
+def absent(connection: sqlite3.Connection) -> list[Person]:
+    """Return the students on the roster who have not handed in anything."""
+    present = set(people(connection).values())
+    return [person for person in roster(connection) if person not in present]
+
+
+def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return pairs of a student and a file path, whether or not the file was graded."""
+    query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
+    return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
+
+
+def _set(connection: sqlite3.Connection, name: str) -> Any:
+    query = "SELECT value FROM settings WHERE name = ?"
+    row = connection.execute(query, (name,)).fetchone()
+    return _json(row[0]) if row else None
+
+
+def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Score]:
+    found = settings(connection)
+    late = _lateness(connection, found, student)
+    return [_counted(_score(row), found, late) for row in connection.execute(query, (student,))]
+
+
+Late = dict[str, dict[str, tuple[int, float]]]  # by student and lesson
+
+
+def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) -> Late:
+    if not settings.deadlines:
+        return {}
+    handed_in: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    query = "SELECT student, lesson, handed_in FROM submissions WHERE ? IN ('', student)"
+    for name, lesson, time in connection.execute(query, (student,)):
+        handed_in[name][lesson] = time
+    return {name: settings.lateness(times) for name, times in handed_in.items()}
+
+
+def _counted(score: Score, settings: Settings, late: Late) -> Score:
+    """Return the score with the points that count, after credit, lateness and settlement."""
+    days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
+    points = score.points
+    if score.status == "wrong" and score.rule:
+        credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
+        points = credit * score.possible
+    points = round(points * (1 - cost), 4)
+    if score.settlement:
+        points = score.settlement.points
+    return replace(score, points=points, late=days, late_cost=cost)
+
+
+def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
+    """Return all verdicts and settlements of an answer, starting with the oldest."""
+    named = {"student": student, "exercise": exercise}
+    return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
+
+
+def tallies(connection: sqlite3.Connection) -> list[Tally]:
+    """Return the results of each submitted exercise."""
+    rows = connection.execute(_COUNTS).fetchall()
+    return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
+
+
+def _tally(rows: list[sqlite3.Row]) -> Tally:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[row["status"]] += row["answers"]
+    named = [row for row in rows if row["status"] == "wrong" and row["rule"]]
+    rule, most = (named[0]["rule"], named[0]["answers"]) if named else ("", 0)
+    first = rows[0]
+    return Tally(first["exercise"], first["title"], counts, rule, most, first["possible"])
+
+
+def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
+    """Return the remarks about submitted files."""
+    return [Problem(*row) for row in connection.execute(_PROBLEMS, {"student": student})]
+
+
+def students(connection: sqlite3.Connection) -> list[str]:
+    """Return the names of all students who handed in a file."""
+    return [row[0] for row in connection.execute(_STUDENTS)]
+
+
+def codes(connection: sqlite3.Connection, exercise: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the hash, number of students and status of each piece of code for an exercise."""
+    yield from map(tuple, connection.execute(_CODES, (exercise,)).fetchall())
+
+
+def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> list[str]:
+    """Return the students whose answer to an exercise has this code."""
+    query = "SELECT student FROM answers WHERE exercise = ? AND hash = ? ORDER BY student"
+    return [row[0] for row in connection.execute(query, (exercise, digest))]
+
+
+def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
+    """Return the name, preamble and source of the code that has this hash, or empty strings."""
+    query = "SELECT name, preamble, source FROM code WHERE hash = ?"
+    row = connection.execute(query, (digest,)).fetchone()
+    if row is None or not all(isinstance(part, str) for part in row):
+        return "", "", ""
+    return row["name"], row["preamble"], row["source"]
+
+
+def _score(row: sqlite3.Row) -> Score:
+    """Return the score in a row. A damaged value of the wrong type is left out, with a remark.
+
+    A damaged verdict does not count, so the answer is not graded.
+    """
+    judged = row["status"] is not None
+    stored = _json(row["evidence"]) if judged else {}
+    evidence = sound(stored)
+    found = {name: _checked(name, row[name]) for name in (_OF_RESULTS if judged else ())}
+    damaged = [name for name, value in found.items() if value is None]
+    damaged += ["evidence"] * (evidence != stored)
+    damaged += ["settlement"] * (
+        bool(row["settlement"]) and _checked("points", row["given"]) is None
+    )
+    lost = {*damaged, *(_VERDICT if _VERDICT.intersection(damaged) else ())}
+    kept: dict[str, Any] = {"status": "", "points": 0.0}
+    kept |= {name: value for name, value in found.items() if name not in lost}
+    if damaged:
+        kept["damage"] = f"has a damaged record in the gradebook ({', '.join(damaged)})"
+        kept["remarks"] = (*kept.get("remarks", ()), kept["damage"])
+    return Score(
+        student=row["student"],
+        exercise=row["exercise"],
+        hash=row["hash"],
+        lesson=row["lesson"],
+        title=row["title"],
+        possible=_checked("possible", row["possible"]) or 0.0,
+        problems=_checked("problems", row["problems"]) or (),
+        evidence=evidence,
+        **(kept | _settled(row)),
+    )
+
+
+def _settled(row: sqlite3.Row) -> dict[str, Any]:
+    """Return the fields of a score that a settlement changes."""
+    points = _checked("points", row["given"])
+    if points is None:
+        return {}
+    comment, by, at = (_checked(name, row[name]) or "" for name in ("comment", "by", "settled_at"))
+    settlement = Settlement(points, comment, by, at, row["settlement"], bool(row["changed"]))
+    return {"settlement": settlement}
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return a column's parsed value, or ``None`` if it is damaged."""
+    match name:
+        case "status":
+            return value if value in get_args(Status) else None
+        case "points" | "possible" | "seconds":
+            return value if isinstance(value, float) and 0 <= value < math.inf else None
+        case "problems" | "remarks":
+            data = _json(value)
+            texts = isinstance(data, list) and all(isinstance(item, str) for item in data)
+            return tuple(data) if texts else None
+    return value if isinstance(value, str) else None
+
+
+def _json(value: Any) -> Any:
+    try:
+        return json.loads(value)
+    except (TypeError, ValueError, RecursionError):
+        return None

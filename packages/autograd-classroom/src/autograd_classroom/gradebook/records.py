@@ -1,0 +1,150 @@
+"""The records that a gradebook stores and returns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograd_course.grader.verdict import Status
+from autograd_course.notebook_files.cells import clean
+
+
+@dataclass(frozen=True)
+class Run:
+    """One grading run: the secret seed for the judge's inputs, and the version of the grader."""
+
+    id: int
+    seed: str
+    grader: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem with a file, such as the reason why it was not graded."""
+
+    student: str
+    source: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """Points that a person gave by hand, with a comment. ``number`` is its row number.
+
+    ``changed`` is true if the student has since handed in different code.
+    """
+
+    points: float
+    comment: str
+    by: str
+    at: str
+    number: int = 0
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Score:
+    """One verdict on one answer. The ``hash`` of the code and the ``seed`` reproduce it.
+
+    ``status`` is empty if nothing has been graded yet. ``problems`` are about the form of the
+    submission. ``remarks`` point out suspicious parts of the code, and only the instructor sees
+    them. ``damage`` is a remark that names damaged parts of the record in the gradebook. ``points``
+    are the points that count. They come from the ``settlement`` if there is one. ``late`` is the
+    number of late days, and ``late_cost`` is the share of the points that these days cost.
+    """
+
+    student: str
+    exercise: str
+    status: Status | str
+    points: float
+    rule: str = ""
+    message: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    hash: str = ""
+    seed: str = ""
+    lesson: str = ""
+    title: str = ""
+    possible: float = 0.0
+    problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    damage: str = ""
+    settlement: Settlement | None = None
+    late: int = 0
+    late_cost: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        """The status that counts. It is ``settled`` if a person has settled the answer."""
+        return "settled" if self.settlement else self.status or "not graded"
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the points are known, because a person or the grader has decided them."""
+        return self.settlement is not None or self.status not in ("", "grader failed")
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the answer passed. An answer settled by hand passes if it has full points."""
+        settled = self.settlement
+        return settled.points >= self.possible if settled else self.status == "passed"
+
+    @property
+    def stamp(self) -> str:
+        """Return a short text that changes with the code, the verdict and the settlement."""
+        seen = (self.hash, self.status, self.rule, self.settlement)
+        return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event in an answer's history: a verdict on one version of the code, or a settlement.
+
+    ``points`` is ``None`` if a settlement was withdrawn. ``by`` is empty for a verdict.
+    """
+
+    at: str
+    hash: str
+    points: float | None
+    status: str = ""
+    rule: str = ""
+    by: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The results of one exercise: answers by status, and the rule that most wrong answers break.
+
+    Settled answers are counted as ``"settled"``, whatever their status is.
+
+    ``possible`` is the number of points that the exercise is worth.
+    """
+
+    exercise: str
+    title: str
+    counts: Mapping[str, int]
+    rule: str = ""
+    rule_count: int = 0
+    possible: float = 0.0
+
+
+def as_json(value: Any) -> str:
+    """Return JSON that every reader accepts: no NaN, no lone surrogates, odd objects as text."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {clean(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return clean(value if isinstance(value, str) else repr(value))

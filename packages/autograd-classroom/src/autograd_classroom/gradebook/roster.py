@@ -1,0 +1,174 @@
+"""The students of a class: who they are on a course site, and which submissions are theirs.
+
+A roster is a CSV file with a row for each student. Its columns may have the names from a Canvas or
+Moodle gradebook export, or plain names such as ``name,id,email,group``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from autograd_classroom.gradebook.opening import GradebookError
+
+_HEADERS = {
+    "name": ("name", "full name", "student", "student name"),
+    "first": ("first name", "firstname", "given name"),
+    "last": ("last name", "lastname", "surname", "family name"),
+    "id": ("id number", "sis user id", "student id", "student number", "id", "sid"),
+    "site": ("id",),  # Canvas's own number, which is separate from "SIS User ID"
+    "login": ("username", "user name", "login", "sis login id", "login id"),
+    "email": ("email address", "email", "e-mail", "e-mail address", "mail"),
+    "group": ("group", "groups", "section", "sections"),
+}
+_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # as in Moodle, Canvas and Gradescope
+
+
+class RosterError(GradebookError):
+    """A roster cannot be used; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """A student on the roster. ``site`` is the student's account number on a course site."""
+
+    name: str = ""
+    id: str = ""
+    login: str = ""
+    email: str = ""
+    group: str = ""
+    site: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return the student's display name."""
+        return self.name or self.login or self.email or self.id
+
+    def words(self) -> Iterator[str]:
+        """Yield the names under which the student's files may be submitted."""
+        last, comma, first = self.name.partition(",")
+        flipped = (
+            f"{first} {last}"
+            if comma
+            else " ".join(self.name.split()[-1:] + self.name.split()[:-1])
+        )
+        known = (self.id, self.site, self.login, self.email, self.email.partition("@")[0])
+        yield from filter(None, map(_folded, (*known, self.name, flipped)))
+
+
+Roster = tuple[Person, ...]
+
+
+def from_file(path: Path) -> Roster:
+    """Read a roster. Raises RosterError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise RosterError(f"{path} cannot be read ({error.strerror}).") from None
+    except UnicodeDecodeError:
+        raise RosterError(f"{path} is not UTF-8 text: save it as CSV UTF-8.") from None
+    try:
+        return _people(text)
+    except RosterError as error:
+        raise RosterError(f"{path}: {error}") from None
+
+
+def _people(text: str) -> Roster:
+    delimiter = (
+        ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
+    )
+    rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
+    columns = _columns(rows[0] if rows else [])
+    people = []
+    for row in rows[1:]:
+        found = {what: row[at].strip() if at < len(row) else "" for what, at in columns.items()}
+        first, last = found.pop("first", ""), found.pop("last", "")
+        found["name"] = found.get("name") or f"{first} {last}".strip()
+        if "Points Possible" not in found["name"]:  # Canvas's second row
+            people.append(Person(**found))
+    if nobody := next((n for n, person in enumerate(people, 2) if not person.label), 0):
+        raise RosterError(f"row {nobody} names nobody: give it a name, an id or an e-mail address.")
+    _refuse_duplicates(people)
+    return tuple(people)
+
+
+def _columns(header: Sequence[str]) -> dict[str, int]:
+    names = [name.strip().casefold() for name in header]
+    found = {
+        what: next((names.index(name) for name in known if name in names), -1)
+        for what, known in _HEADERS.items()
+    }
+    if found["site"] == found["id"]:
+        found["site"] = -1
+    if all(found[what] < 0 for what in ("name", "first", "last", "id", "login", "email")):
+        raise RosterError(
+            "no column is called name, id, login or email: the first row has to name the columns."
+        )
+    return {what: at for what, at in found.items() if at >= 0}
+
+
+def _refuse_duplicates(people: Iterable[Person]) -> None:
+    seen: dict[tuple[str, str], Person] = {}
+    for person in people:
+        unique = [(what, getattr(person, what)) for what in ("id", "site", "login", "email")]
+        given = [(what, value) for what, value in unique if value] or [("name", person.name)]
+        for what, value in given:
+            if seen.setdefault((what, value.casefold()), person) is not person:
+                raise RosterError(
+                    f"two students have the {what} {value}: each needs one of their own."
+                )
+
+
+def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
+    """Return the identity of each student in the gradebook who can be identified.
+
+    A number in the name takes precedence over the name itself.
+    """
+    owners: defaultdict[str, set[Person]] = defaultdict(set)
+    for person in roster:
+        for key in person.words():
+            owners[key].add(person)
+    found = {}
+    for student in students:
+        for word in _words(student):
+            if len(owners.get(_folded(word), ())) == 1:
+                (found[student],) = owners[_folded(word)]
+                break
+    return found
+
+
+def _words(student: str) -> Iterator[str]:
+    yield student
+    if match := _NUMBERED.fullmatch(student):
+        yield match["number"]
+        yield match["name"]
+
+
+def _folded(text: str) -> str:
+    """Return a name without case, accents, spaces and punctuation, as in Canvas's file names."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in letters if c.isalnum())
+
+
+def as_text(roster: Roster) -> str:
+    """Return a roster in the stored format."""
+    return json.dumps([asdict(person) for person in roster])
+
+
+def from_text(data: Any) -> Roster:
+    """Return a stored roster. Invalid entries are left out."""
+    names = {field.name for field in fields(Person)}
+    rows = data if isinstance(data, list) else []
+    return tuple(
+        Person(**{k: v for k, v in row.items() if k in names and isinstance(v, str)})
+        for row in rows
+        if isinstance(row, dict)
+    )

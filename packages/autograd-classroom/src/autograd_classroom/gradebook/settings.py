@@ -1,0 +1,175 @@
+"""An instructor's settings for an assignment: the cost of faults and of late submissions.
+
+The settings are a TOML file, and the gradebook stores its contents::
+
+    [weights]             # the share of an exercise's points that a fault costs, 1 if not named
+    layout = 0.2          # a family of rules
+    precision = 0         # a rule, which counts before its family
+
+    [deadlines]           # by lesson, with the zone of the time
+    01 = 2026-02-01T23:59:00+01:00
+
+    [late]
+    cost = 0.1            # the share of the points that each day costs, 0 if not named
+    free = 2              # days that cost nothing, for each student in all lessons together
+    days = 5              # who is later than that gets no points
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from autograd_doctor import RULES
+
+from autograd_classroom.gradebook.naming import near
+from autograd_classroom.gradebook.opening import GradebookError
+from autograd_course.index import LESSONS
+
+_DAY = 24 * 60 * 60  # seconds
+FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES.values()))
+
+
+class SettingsError(GradebookError):
+    """The settings cannot be used; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of an assignment.
+
+    The keys of ``weights`` are rules or families of rules. ``deadlines`` contains times in ISO
+    format by lesson. A late day costs the share ``cost`` of the points, after the first ``free``
+    late days of a student. An answer that is more than ``days`` late gets nothing, unless ``days``
+    is ``None``.
+    """
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    deadlines: Mapping[str, str] = field(default_factory=dict)
+    cost: float = 0.0
+    free: int = 0
+    days: int | None = None
+
+    def credit(self, rules: Iterable[str]) -> float:
+        """Return the share of the points that remains for an answer that breaks these rules."""
+        return max(0.0, 1 - sum(map(self._weight, rules)))
+
+    def _weight(self, rule: str) -> float:
+        family = RULES[rule].family if rule in RULES else ""
+        return self.weights.get(rule, self.weights.get(family, 1.0))
+
+    def lateness(self, handed_in: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+        """Return the late days of each lesson, and the share of the points that these days cost.
+
+        ``handed_in`` contains the times when a student handed in each lesson. An unknown time does
+        not count as late.
+        """
+        found, free = {}, self.free
+        for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):
+            try:
+                after = _time(handed_in.get(lesson, "")) - _time(deadline)
+            except (TypeError, ValueError):  # nothing was handed in, or the time is unknown
+                continue
+            late = math.ceil(after.total_seconds() / _DAY)
+            if late > 0:
+                used = min(late, free)
+                free -= used
+                too_late = self.days is not None and late > self.days
+                found[lesson] = late, 1.0 if too_late else min(1.0, self.cost * (late - used))
+        return found
+
+    def to_json(self) -> str:
+        """Return the settings as JSON text."""
+        late = {"cost": self.cost, "free": self.free}
+        late |= {} if self.days is None else {"days": self.days}
+        tables = {"weights": self.weights, "deadlines": self.deadlines, "late": late}
+        return json.dumps(tables)
+
+
+def from_file(path: Path) -> Settings:
+    """Read a settings file. Raises SettingsError."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}.") from None
+    try:
+        return from_data(data)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def from_data(data: Mapping[str, Any]) -> Settings:
+    """Check the data and return it as settings. Raises SettingsError."""
+    _known("table", data, ["weights", "deadlines", "late"])
+    return Settings(
+        weights=_weights(data.get("weights", {})),
+        deadlines=_deadlines(data.get("deadlines", {})),
+        **_late(data.get("late", {})),
+    )
+
+
+def _deadlines(data: Any) -> dict[str, str]:
+    lessons = {name: lesson for lesson in LESSONS for name in (lesson, lesson[:2])}
+    table = _table("deadlines", data)
+    _known("lesson", table, list(lessons))
+    found = {}
+    for name, value in table.items():
+        try:
+            time = datetime.fromisoformat(value) if isinstance(value, str) else value
+            if not isinstance(time, datetime) or time.tzinfo is None:
+                raise ValueError
+        except ValueError:
+            raise SettingsError(
+                f"the deadline of {name} is {value}: write a time with its zone, such as "
+                "2026-02-01T23:59:00+01:00."
+            ) from None
+        found[lessons[name]] = time.isoformat()
+    return found
+
+
+def _late(data: Any) -> dict[str, Any]:
+    table = _table("late", data)
+    _known("setting of [late]", table, ["cost", "free", "days"])
+    for name, value in table.items():
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+        if not (share if name == "cost" else whole):
+            what = "a share of the points from 0 to 1" if name == "cost" else "a number of days"
+            raise SettingsError(f"{name} in [late] is {value!r}, and it has to be {what}.")
+    return dict(table)
+
+
+def _weights(data: Any) -> dict[str, float]:
+    table = _table("weights", data)
+    _known("rule or family of rules", table, [*FAMILIES, *RULES])
+    for name, weight in table.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            raise SettingsError(
+                f"the weight of {name} is {weight!r}, and a weight is a number from 0 (the fault "
+                "costs nothing) to 1 (it costs all points)."
+            )
+    return {name: float(weight) for name, weight in table.items()}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def _table(name: str, data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise SettingsError(f"{name} is {data!r}: write a table [{name}].")
+    return data
+
+
+def _known(what: str, data: Mapping[str, Any], names: list[str]) -> None:
+    for name in data:
+        if name not in names:
+            raise SettingsError(f"there is no {what} {name!r}{near(name, names)}.")

@@ -1,0 +1,73 @@
+"""Give points by hand. The caller has already begun the transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from autograd_classroom.gradebook import reading
+from autograd_classroom.gradebook.naming import near
+from autograd_classroom.gradebook.opening import GradebookError
+from autograd_classroom.gradebook.recording import now
+from autograd_classroom.gradebook.records import Score
+from autograd_course.notebook_files.cells import clean
+
+_LONGEST = 10_000  # maximum characters of a comment
+
+
+class SettlingError(GradebookError):
+    """An answer cannot be settled in this way; the message is one sentence."""
+
+
+class ChangedMeanwhileError(SettlingError):
+    """The answer was settled or graded again after the person looked at it."""
+
+
+def settle(
+    write: sqlite3.Connection,
+    score: Score,
+    points: float | None,
+    comment: str,
+    by: str,
+    seen: str | None,
+) -> None:
+    """Give points, or withdraw them: see :meth:`Gradebook.settle`."""
+    if seen not in (None, score.stamp):
+        raise ChangedMeanwhileError(
+            f"{score.student}'s {score.exercise} has changed since you opened it: look at it again."
+        )
+    if points is not None and not 0 <= points <= score.possible:
+        raise SettlingError(
+            f"{score.exercise} has {score.possible:g} points: give a number from 0 to "
+            f"{score.possible:g}, not {points:g}."
+        )
+    if points is None and score.settlement is None:
+        raise SettlingError(f"{score.student}'s {score.exercise} is not settled.")
+    told = clean(comment).strip()
+    if len(told) > _LONGEST:
+        raise SettlingError(f"a comment has at most {_LONGEST} characters; this has {len(told)}.")
+    row = (score.student, score.exercise, score.hash, points, told, clean(by), now())
+    write.execute(
+        "INSERT INTO settlements (student, exercise, hash, points, comment, by, at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+
+
+def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
+    """Return the score of an answer, or an empty score if nothing was handed in.
+
+    The student may be in the gradebook or on the roster. Raises SettlingError if the student or the
+    exercise is unknown.
+    """
+    students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
+    if student not in students:
+        raise SettlingError(f"the gradebook has no student {student!r}{near(student, students)}.")
+    for score in reading.scores(connection, student):
+        if score.exercise == exercise:
+            return score
+    query = "SELECT lesson, title, points FROM exercises WHERE exercise = ?"
+    if row := connection.execute(query, (exercise,)).fetchone():
+        lesson, title, possible = row
+        return Score(student, exercise, "", 0.0, lesson=lesson, title=title, possible=possible)
+    ids = [row[0] for row in connection.execute("SELECT exercise FROM exercises")]
+    raise SettlingError(f"the gradebook has no exercise {exercise!r}{near(exercise, ids)}.")

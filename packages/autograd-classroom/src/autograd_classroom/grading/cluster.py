@@ -1,0 +1,122 @@
+"""An executor that runs on many machines, as the workers of a Dask scheduler.
+
+Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
+same version of the course everywhere. If a worker dies, Dask gives its tasks to another one. A task
+that has killed several workers is abandoned.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from autograd_classroom.grading.executor import (
+    GradingError,
+    Judge,
+    Opening,
+    Outcome,
+    RefusedError,
+    read,
+    refusal,
+)
+
+_PATIENCE = 15  # seconds to wait for the scheduler's answer and for the first worker
+_AHEAD = 2  # tasks for each worker, so that none has to wait for the next one
+
+if TYPE_CHECKING:
+    from autograd_classroom.grading.task import Task
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A :data:`Executor` that runs behind the scheduler at an address like ``tcp://10.0.0.1:8786``."""
+
+    address: str
+    opening: Opening
+
+    def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
+        """Yield outcomes; see :data:`Executor`."""
+        asked: dict[Any, Task] = {}
+        with _connected(self.address) as client:
+            from distributed import as_completed
+
+            done = as_completed(loop=client.loop)
+            for task in islice(tasks, _AHEAD * len(client.nthreads())):
+                done.add(self._submitted(client, asked, task))
+            for future in done:
+                outcome = _outcome(asked.pop(future.key), future, self.address)
+                room = _AHEAD * len(client.nthreads()) - len(asked)  # workers come and go
+                for task in islice(tasks, max(room, 0 if asked else 1)):
+                    done.add(self._submitted(client, asked, task))
+                yield outcome
+
+    def _submitted(self, client: Any, asked: dict[Any, Task], task: Task) -> Any:
+        future = client.submit(_judged, self.opening, task.to_json(), pure=False)
+        asked[future.key] = task
+        return future
+
+
+def _outcome(task: Task, future: Any, address: str) -> Outcome:
+    from distributed import KilledWorker
+
+    if future.status == "cancelled":
+        raise GradingError(f"the scheduler at {address} is gone: start it, and use --resume.")
+    error = future.exception()
+    if isinstance(error, KilledWorker):
+        return Outcome(task, None)
+    if error is not None:
+        first = str(error).partition("\n")[0]
+        raise GradingError(f"a worker cannot do its task ({type(error).__name__}: {first}).")
+    return Outcome(task, read(future.result()))
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    try:
+        from distributed import Client
+    except ImportError:
+        raise GradingError(
+            "Dask is not installed. Run: pip install 'autograd-classroom[dask]'"
+        ) from None
+    try:
+        client = Client(address, timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:
+        first = str(error).partition("\n")[0]
+        raise GradingError(f"no Dask scheduler answers at {address} ({first}).") from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            raise GradingError(
+                f"the scheduler at {address} has no workers: start some with "
+                f"`dask worker {address} --nthreads 1`."
+            ) from None
+        yield client
+
+
+# The functions below run in a thread of a Dask worker.
+
+
+_alone = threading.Lock()  # a judge uses the random state and the warnings of its process
+
+
+def _judged(opening: Opening, text: str) -> str:
+    with _alone:
+        try:
+            return _judge(opening)(text)
+        except RefusedError as error:
+            return refusal(error)
+
+
+@functools.cache
+def _judge(opening: Opening) -> Judge:
+    """Open one judge, which this process uses for all its tasks."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    return opened.enter_context(opening())

@@ -1,0 +1,187 @@
+"""Fork workers from a copy of this process that has already imported everything they need.
+
+The copy is made before this process has threads, open files or a gradebook, so it contains only
+modules. This saves the seconds that a new Python process would need to import PyTorch. It works
+only on Linux. The processes are identified by descriptors, because a process number may be reused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn, Self
+
+from autograd_classroom.grading.executor import FEWER, GradingError
+from autograd_classroom.grading.ignore_sigint import ignore_sigint
+from autograd_course.shell.importing import importing
+
+_LONGEST, _MOST = 1 << 16, 8  # maximum bytes of a message, and number of descriptors with it
+
+
+class ChildProcess:
+    """A process that is not a child of this one. It has the ``multiprocessing`` methods we need."""
+
+    def __init__(self, ends: int) -> None:
+        self._ends = ends  # its descriptor becomes readable when the process has ended
+
+    def is_alive(self) -> bool:
+        """Whether the process is still running."""
+        return not select.select([self._ends], [], [], 0)[0]
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until the process ends, but at most for some seconds."""
+        select.select([self._ends], [], [], seconds)
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._ends, number)
+
+    def __del__(self) -> None:
+        os.close(self._ends)
+
+
+class ForkServer:
+    """A copy of this process that forks to call functions.
+
+    The copy ends when it is closed or when this process ends.
+    """
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, ignore_sigint():
+            self._process = os.fork()
+            if self._process == 0:
+                self._control.close()
+                _alone(_serve, theirs)
+
+    def start(self, target: Callable[..., None], *args: Any) -> ChildProcess:
+        """Call a function in a new process. The arguments may include sockets and connections.
+
+        Raises GradingError if no process can start.
+        """
+        handed, packed = _packed(target, args)
+        try:
+            socket.send_fds(self._control, [packed], handed)
+            said, ends, _, _ = socket.recv_fds(self._control, _LONGEST, 1)
+        except OSError as error:
+            raise _none(str(error)) from None
+        if not ends:
+            raise _none(said.decode() or "what they are forked from is gone")
+        return ChildProcess(ends[0])
+
+    def close(self) -> None:
+        """End the copy. The processes that it started keep running."""
+        self._control.close()
+        os.waitpid(self._process, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _none(why: str) -> GradingError:
+    return GradingError(f"no worker process can be started ({why}): {FEWER}")
+
+
+def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
+    """Run in a fork, and skip everything that the original process would do afterwards."""
+    try:
+        live(*args)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+def _serve(control: socket.socket) -> None:
+    """Fork once for each request, until the other side closes the connection."""
+    with importing():
+        # autograd imports this when it first receives a grad_output
+        import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
+        from autograd_course.grader.catalogue import CATALOGUE
+
+        dict(CATALOGUE)  # imports every exercise
+
+    while True:
+        packed, handed, _, _ = socket.recv_fds(control, _LONGEST, _MOST)
+        if not packed:
+            return
+        try:
+            process = os.fork()
+        except OSError as error:
+            control.send(str(error).encode())
+            continue
+        if process == 0:
+            control.close()
+            _alone(_call, packed, handed)
+        for descriptor in handed:
+            os.close(descriptor)
+        ends = os.pidfd_open(process)
+        socket.send_fds(control, [b"born"], [ends])
+        os.close(ends)
+        _reap()
+
+
+def _reap() -> None:
+    """Reap the processes that have ended, as a parent must, without waiting for others."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
+            pass
+
+
+def _call(packed: bytes, handed: list[int]) -> None:
+    target, args = _Unpacker(packed, handed).load()
+    target(*args)
+
+
+def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[int], bytes]:
+    file = io.BytesIO()
+    packer = _Packer(file)
+    packer.dump((target, args))
+    return packer.handed, file.getvalue()
+
+
+class _Packer(pickle.Pickler):
+    """Replaces a socket or connection by its position among the descriptors that are sent along."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.handed: list[int] = []
+
+    def persistent_id(self, value: Any) -> tuple[str, int] | None:
+        if not isinstance(value, socket.socket | Connection):
+            return None
+        self.handed.append(value.fileno())
+        return type(value).__name__, len(self.handed) - 1
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, packed: bytes, handed: list[int]) -> None:
+        super().__init__(io.BytesIO(packed))
+        self._handed = handed
+
+    def persistent_load(self, key: tuple[str, int]) -> Any:
+        kind, place = key
+        descriptor = self._handed[place]
+        return Connection(descriptor) if kind == "Connection" else socket.socket(fileno=descriptor)

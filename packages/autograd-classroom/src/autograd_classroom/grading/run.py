@@ -1,0 +1,81 @@
+"""One run: an executor receives the pending code, and the gradebook receives the results.
+
+Each piece of code is judged once, on its own inputs. All students who handed it in get this
+verdict. This is correct, because a verdict depends only on the code and its seed: the sandbox does
+not know the students, and children cannot meet. If the outcome of some code changes from run to
+run, students with the same work would otherwise get different verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from autograd_classroom.gradebook import Gradebook, Run, Score
+from autograd_classroom.grading.executor import Executor, GradingError, Outcome
+from autograd_classroom.grading.task import Task, seed_for
+from autograd_course.index import INDEX
+
+_LOST: dict[str, Any] = {
+    "status": "grader failed",
+    "message": "the worker process died of this answer twice.",
+}
+
+
+def work(
+    book: Gradebook,
+    run: Run,
+    executor: Executor,
+    step: Callable[[Score, int], None] = lambda *_: None,
+) -> None:
+    """Judge the whole queue (:meth:`Gradebook.queue`), and record each result as it arrives.
+
+    ``step`` receives each verdict and the number of answers that have this code. Raises
+    GradingError.
+    """
+    tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
+    with closing(executor(tasks)) as outcomes:
+        for outcome in outcomes:
+            score = _score(outcome)
+            step(score, book.record_for_all(run, score))
+
+
+def _score(outcome: Outcome) -> Score:
+    """Return the verdict to record. The points are computed here, not by a worker."""
+    answer, said = outcome.task.answer, outcome.said or _LOST
+    points = INDEX[answer.exercise].points if said["status"] == "passed" else 0
+    return Score(
+        student="",
+        exercise=answer.exercise,
+        status=said["status"],
+        points=float(points),
+        rule=said.get("rule", ""),
+        message=said["message"],
+        evidence=said.get("evidence", {}),
+        remarks=tuple(said.get("remarks", ())),
+        seconds=said.get("seconds", 0.0),
+        hash=answer.hash,
+        seed=str(outcome.task.seed),
+    )
+
+
+@contextmanager
+def only_run(gradebook: Path) -> Iterator[None]:
+    """Allow only one run for a gradebook during a ``with`` block. Raises GradingError."""
+    lock = FileLock(f"{gradebook}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise GradingError(
+            f"another run is grading into {gradebook}: let it finish, or name another file."
+        ) from None
+    except OSError as error:
+        raise GradingError(f"{gradebook} cannot be written ({error.strerror}).") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,81 @@
+"""A worker's own sandbox, in which it judges one piece of code after another."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+
+from autograd_classroom.grading.executor import Judge, Opening, RefusedError
+from autograd_classroom.grading.task import Task, told
+from autograd_classroom.grading.version import grader_version
+from autograd_classroom.judge import judged
+from autograd_classroom.judge.repairing import Budget
+from autograd_classroom.sandbox import NoSandboxError, choose
+from autograd_classroom.sandbox.backend import SandboxError
+from autograd_classroom.sandbox.running import Sandbox
+from autograd_classroom.sandbox.template import Template, Twin
+from autograd_course.extraction import Answer
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.grader.verdict import NotAttemptedBecause, Verdict
+
+
+@dataclass(frozen=True)
+class SandboxedJudge:
+    """An :data:`Opening` that provides a judge. The judge reuses one sandbox for all its tasks.
+
+    Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
+    ``running`` is a template that has already been started for it.
+    """
+
+    trust: bool = False
+    running: Twin | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[Judge]:
+        """Provide the judge, and keep its sandbox open during the ``with`` block."""
+        torch.set_num_threads(1)  # there are many workers, which together use all cores
+        try:
+            sandbox = Sandbox(choose(trust=self.trust), running=self.running).start()
+        except (NoSandboxError, SandboxError) as error:
+            raise RefusedError(str(error)) from None
+        with sandbox:
+            yield functools.partial(_said, sandbox, Budget())
+
+    @contextmanager
+    def share(self, template: Template) -> Iterator[Opening]:
+        """Keep a fork of a template for one worker until the worker has started."""
+        try:
+            twin = template.twin()
+        except SandboxError:  # the worker starts its own template, or reports why it cannot
+            yield self
+            return
+        with closing(twin):
+            yield replace(self, running=twin)
+
+
+def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:
+    task = Task.from_json(text)
+    if task.grader != grader_version():
+        raise RefusedError(
+            f"a worker has the course in version {grader_version()}, the one who asks has "
+            f"{task.grader}: install the same everywhere."
+        )
+    begun, before = time.perf_counter(), budget.left
+    verdict = verdict_on(task.answer, sandbox, task.seed, budget)
+    seconds = time.perf_counter() - begun
+    budget.earn(seconds - (before - budget.left))
+    return told(verdict, seconds)
+
+
+def verdict_on(
+    answer: Answer, sandbox: Sandbox, seed: int, budget: Budget | None = None
+) -> Verdict:
+    """Return the verdict on an answer. The answer may be missing."""
+    if not answer.found:
+        return Verdict(NotAttemptedBecause(f"no {answer.name} was handed in."))
+    return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

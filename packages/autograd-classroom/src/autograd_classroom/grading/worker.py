@@ -1,0 +1,94 @@
+"""Both sides of a worker process on this machine, which receives tasks and answers each one."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autograd_classroom.grading.executor import Opening, RefusedError, read, refusal
+from autograd_classroom.grading.ignore_sigint import ignore_sigint
+
+_METHODS = multiprocessing.get_all_start_methods()
+_PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
+_PATIENCE = 5.0  # seconds that a worker has to end by itself
+
+if TYPE_CHECKING:
+    from autograd_classroom.grading.task import Task
+
+
+class Process(Protocol):
+    """The parts of a ``multiprocessing`` process that this module uses."""
+
+    def is_alive(self) -> bool:
+        """Whether the process is still running."""
+
+    def join(self, timeout: float | None = None, /) -> None:
+        """Wait until the process ends, but at most for some seconds."""
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+
+    def kill(self) -> None:
+        """End the process."""
+
+
+Start = Callable[..., Process]  # starts a process that calls its first argument with the rest
+
+
+def started(target: Callable[..., None], *args: Any) -> Process:
+    """Start a new process that inherits no state. Its imports take seconds."""
+    process: Process = _PROCESSES.Process(target=target, args=args)
+    with ignore_sigint():
+        process.start()  # type: ignore[attr-defined]
+    return process
+
+
+class Worker:
+    """A process that is working on a task. It is attempt number ``tries`` at this task."""
+
+    def __init__(self, start: Start, opening: Opening, task: Task, tries: int) -> None:
+        self.connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = start(_work, theirs, opening)
+        self.give(task, tries)
+
+    def give(self, task: Task, tries: int = 1) -> None:
+        """Give the process a task."""
+        self.task, self.tries = task, tries
+        with contextlib.suppress(OSError):  # if the process has just died, heard() will report it
+            self.connection.send_bytes(task.to_json().encode())
+
+    def heard(self) -> dict[str, Any] | None:
+        """Return the result of the task, or ``None`` if the process has died."""
+        try:
+            return read(self.connection.recv_bytes().decode())
+        except (EOFError, OSError):
+            return None
+
+    def stop(self) -> None:
+        """End the process, even if it is working."""
+        self._process.terminate()
+        self.leave()
+
+    def leave(self) -> None:
+        """Let the process end by itself, which it does when there are no more tasks."""
+        self.connection.close()
+        self._process.join(_PATIENCE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _work(connection: Connection, opening: Opening) -> None:
+    """Run as a worker: answer one task at a time until the other side closes the connection."""
+    with connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        try:
+            with opening() as judge:
+                while True:
+                    said = judge(connection.recv_bytes().decode())
+                    connection.send_bytes(said.encode())
+        except RefusedError as error:
+            connection.send_bytes(refusal(error).encode())

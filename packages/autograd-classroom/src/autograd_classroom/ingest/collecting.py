@@ -1,0 +1,162 @@
+"""Collect submissions from any folder, one student at a time."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from autograd_classroom.ingest.downloads import (
+    EXPORT,
+    handed_in,
+    names_beside,
+    students_in,
+)
+from autograd_classroom.ingest.files import (
+    ZIP,
+    found,
+    is_interesting,
+    is_skipped,
+    printable,
+)
+from autograd_classroom.ingest.found import Found
+from autograd_classroom.ingest.students import student_of
+from autograd_classroom.ingest.submission import Rejected, Submission, unread
+from autograd_course.errors import CourseError
+from autograd_course.extraction.extracting import attempted
+from autograd_course.extraction.lessons import lesson_of
+from autograd_course.index import LESSONS, exercises_of
+from autograd_course.notebook_files import Notebook, UnreadableError, read
+
+# Hidden folders that belong to programs and may contain files that look like answers.
+_TOOLS = {
+    ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
+    ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
+}  # fmt: skip
+_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # files of a submitted checkout
+
+
+class NoSubmissionsError(CourseError):
+    """No submissions can be collected; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A readable file, and a rank that decides which one of several files is graded."""
+
+    submission: Submission
+    rank: tuple[bool, int, int, bool, float]
+
+
+def collect(root: Path) -> Iterator[Submission | Rejected]:
+    """Yield all students' submissions, sorted by student, and the files that cannot be graded.
+
+    Only one student's files are in memory at a time. If a student has several notebooks of one
+    lesson, the one with the most attempted exercises is graded. If there are several of these, the
+    latest is graded. The other notebooks are listed. Raises NoSubmissionsError if ``root`` does not
+    exist.
+    """
+    if not root.exists():
+        raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
+    for student, paths in sorted(_by_student(root).items()):
+        whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
+        yield from (_of_a_class(_label(path, root)) for path in whole)
+        own = [path for path in paths if path not in whole]
+        if own:
+            files = [file for path in own for file in found(path, _label(path, root))]
+            yield from _students(student, files)
+
+
+def _by_student(root: Path) -> dict[str, list[Path]]:
+    """Return the top-level files and folders of each student."""
+    owned: defaultdict[str, list[Path]] = defaultdict(list)
+    names = functools.cache(names_beside)
+    for path in _tops(root):
+        by_path = student_of(PurePosixPath(_label(path, root)), root.stem)
+        owned[printable(names(path.parent).get(path.name) or by_path)].append(path)
+    return owned
+
+
+def _of_a_class(source: str) -> Rejected:
+    """Return the rejection of a zip with a whole class's work, as course sites make it."""
+    return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
+
+
+def _tops(root: Path) -> Iterator[Path]:
+    """Yield each student's file or folder. It may be in a folder that is for many students."""
+    if not root.is_dir():
+        yield root
+        return
+    for path in sorted(root.iterdir()):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_skipped(path.name) and not (is_folder and _is_hidden_student(path)):
+            continue
+        if is_folder and _is_of_many(path.name):
+            yield from _tops(path)
+        elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
+            yield path
+
+
+def _is_hidden_student(folder: Path) -> bool:
+    """Whether a hidden folder may contain a student's answers and does not belong to a tool."""
+    if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
+        return False
+    return any(is_interesting(name) for name in os.listdir(folder))
+
+
+def _is_of_many(name: str) -> bool:
+    return name == "submitted" or name.lower() in LESSONS or EXPORT.fullmatch(name) is not None
+
+
+def _label(path: Path, root: Path) -> str:
+    return printable(path.relative_to(root).as_posix() if path != root else path.name)
+
+
+def _students(student: str, files: list[Found]) -> Iterator[Submission | Rejected]:
+    by_lesson: defaultdict[str, list[_Read]] = defaultdict(list)
+    for file in files:
+        outcome = _read(student, file)
+        if isinstance(outcome, Rejected):
+            yield outcome
+        else:
+            by_lesson[outcome.submission.lesson].append(outcome)
+    for lesson in sorted(by_lesson):
+        *others, best = sorted(by_lesson[lesson], key=lambda each: each.rank)
+        yield best.submission
+        for other in others:
+            instead = f"{best.submission.source} is graded for lesson {lesson[:2]} instead"
+            yield Rejected(student, other.submission.source, instead)
+    if not files:
+        yield Rejected(student, student, "there is no notebook and no script in it")
+
+
+def _read(student: str, file: Found) -> _Read | Rejected:
+    if file.problem:
+        return Rejected(student, file.source, file.problem)
+    try:
+        notebook = read(file.data)
+        lesson = lesson_of(notebook, file.source)
+        if not lesson:
+            return Rejected(student, file.source, "it answers no exercise of the course")
+        return _ranked(student, file, notebook, lesson)
+    except UnreadableError as why:
+        return Rejected(student, file.source, str(why))
+    except Exception as error:
+        return unread(student, file.source, error)
+
+
+def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:
+    digest = hashlib.sha256(file.data).hexdigest()
+    time = handed_in(file.source, file.modified)
+    about = (lesson, file.source, notebook, digest, notebook.problems, time)
+    submission = Submission(student, *about)
+    begun = attempted(notebook, exercises_of(lesson))
+    tagged = sum(bool(cell.grade_id) for cell in notebook.cells)
+    theirs = _NOT_THEIRS.search(file.source) is None
+    is_notebook = file.source.lower().endswith(".ipynb")
+    return _Read(submission, (theirs, begun, tagged, is_notebook, file.modified))

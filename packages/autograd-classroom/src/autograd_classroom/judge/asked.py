@@ -1,0 +1,125 @@
+"""Ask a sandbox a question. Return its answer, or the reason why there is no answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from autograd_doctor import CannotDiagnoseError
+from torch import Tensor
+
+from autograd_classroom.protocol import Frame, Malformed
+from autograd_classroom.protocol.wire import pack, unpack
+from autograd_classroom.sandbox.running import Child
+from autograd_course.errors import CourseError
+from autograd_course.execution import Raised
+
+_LONGEST = 2000  # maximum characters of a displayed text
+_MOST = 10  # maximum number of reported names
+
+
+class UnansweredError(CourseError):
+    """The answer is missing or invalid; the message is a sentence for the learner."""
+
+
+class StoppedError(CourseError):
+    """The answer exceeded its time limit. The message says where in its code it was stopped."""
+
+
+class BrokenError(CourseError):
+    """Our own code failed in the sandbox. The message describes the error."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A child in the sandbox. ``replaced`` lists the foreign functions that its code replaced."""
+
+    child: Child
+    replaced: dict[str, None] = field(default_factory=dict)
+
+    def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
+        """Ask the child a question and return its answer. Raises an error if there is no valid
+        answer.
+        """
+        return self._answer(Frame(said) if inputs is None else _about(said, inputs))
+
+    def ask_code(
+        self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
+    ) -> Frame:
+        """Ask a question that includes a parcel (``judge.parcels``), and return the answer."""
+        about = Frame(said) if inputs is None else _about(said, inputs)
+        return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
+
+    def _answer(self, question: Frame) -> Frame:
+        came = self.child.ask(question)
+        if isinstance(came, Malformed):
+            raise UnansweredError(came.reason)
+        self._note(came.said.get("replaced"))
+        if "unfit" in came.said:
+            raise UnansweredError(text(came.said["unfit"]))
+        if "stopped" in came.said:
+            raise StoppedError(text(came.said["stopped"]))
+        if "unexamined" in came.said:
+            raise CannotDiagnoseError(text(came.said["unexamined"]))
+        if "failed" in came.said:
+            raise BrokenError(text(came.said["failed"]))
+        return came
+
+    def _note(self, names: Any) -> None:
+        if isinstance(names, list):
+            self.replaced.update(dict.fromkeys(map(text, names[:_MOST])))
+
+
+def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
+    """Return the question. It lists the inputs that require grad, because sending loses it."""
+    asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
+    return Frame(said | {"differentiated": asking}, pack(inputs))
+
+
+def raised(came: Frame) -> Raised | None:
+    """If the call raised an exception, return a description of it."""
+    if "raised" not in came.said:
+        return None
+    return Raised(
+        text(came.said["raised"]),
+        text(came.said.get("unwritten", "")),
+        separate=came.said.get("separate") is True,
+    )
+
+
+def returned(came: Frame) -> tuple[Any, ...]:
+    """Return the results of a call. A value that could not be sent is replaced by an object whose
+    type has the same name.
+    """
+    values, types = sequence(came), came.said.get("types")
+    stays = types if isinstance(types, dict) else {}
+    return tuple(
+        instance(text(stays[str(place)])) if str(place) in stays else value
+        for place, value in enumerate(values)
+    )
+
+
+def instance(name: str) -> Any:
+    """Return an object whose type has this name and no content."""
+    return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
+
+
+def sequence(came: Frame) -> tuple[Any, ...]:
+    """Return the tuple of values in a frame."""
+    value = unpacked(came)
+    if not isinstance(value, tuple):
+        raise UnansweredError("the answer is no list of values.")
+    return value
+
+
+def unpacked(came: Frame) -> Any:
+    """Return the data in a frame."""
+    try:
+        return unpack(came.payload)
+    except ValueError:
+        raise UnansweredError("the answer holds no tensors that can be read.") from None
+
+
+def text(value: Any) -> str:
+    """Return a value as text, cut to a length that can be displayed."""
+    return str(value)[:_LONGEST]

@@ -1,0 +1,256 @@
+"""Find the verdict on one answer to one exercise. The sandbox runs the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from typing import Any, cast
+
+from autograd_doctor import CannotDiagnoseError
+
+from autograd_classroom.judge import seeds
+from autograd_classroom.judge.asked import (
+    Asked,
+    BrokenError,
+    StoppedError,
+    UnansweredError,
+    instance,
+    text,
+)
+from autograd_classroom.judge.parcels import packed
+from autograd_classroom.judge.plain import plain
+from autograd_classroom.judge.remote_function import RemoteFunction
+from autograd_classroom.judge.remote_routine import RemoteRoutine
+from autograd_classroom.judge.repairing import Budget, with_repair
+from autograd_classroom.judge.stub_submission import stub_submission
+from autograd_classroom.protocol.frames import LONGEST_HEADER
+from autograd_classroom.sandbox import Limits
+from autograd_classroom.sandbox.backend import SandboxError
+from autograd_classroom.sandbox.running import Sandbox
+from autograd_course.errors import first_line
+from autograd_course.execution import isolated
+from autograd_course.extraction import Answer
+from autograd_course.grader.exercise import (
+    Exercise,
+    FunctionExercise,
+    LocatingExercise,
+    PredictionExercise,
+    RoutineExercise,
+    Sampled,
+)
+from autograd_course.grader.kinds.function import FunctionOrder, submission_problem
+from autograd_course.grader.kinds.locating import judge_location
+from autograd_course.grader.kinds.predicting import judge_prediction
+from autograd_course.grader.kinds.routine import RoutineOrder, argument_counts, routine_problem
+from autograd_course.grader.limits import VARIABLE, limit_in_seconds
+from autograd_course.grader.reading import read
+from autograd_course.grader.verdict import (
+    CannotExamine,
+    CodeRaised,
+    GraderFailedBecause,
+    Hindered,
+    InternalError,
+    MissingRequirement,
+    OutOfTime,
+    Reason,
+    Stopped,
+    Verdict,
+    WrongBecause,
+)
+from autograd_course.submitted import KINDS, Kind, Submitted
+
+_LOOK = "keeps the grader from its work"
+
+
+def judged(
+    exercise: Exercise,
+    answer: Answer,
+    sandbox: Sandbox,
+    secret: int,
+    budget: Budget | None = None,
+) -> Verdict:
+    """Run an answer in a sandbox, on inputs drawn from a secret seed, and return the verdict.
+
+    The verdict follows the rules of ``grade``. A missing or invalid answer is wrong, and the
+    verdict gives the reason. An error of our own is "grader failed". If an answer stops the grader
+    twice but the reference does not, the verdict says so. The ``remarks`` name code that no answer
+    needs, so that a person can look at it. If a ``budget`` is given, the judge also searches for a
+    change that makes a wrong answer right, and adds it to the finding.
+    """
+    replaced: dict[str, None] = {}
+    try:
+        verdict = _tried(exercise, answer, sandbox, secret, replaced, budget)
+        seen = (f"replaces {name} while it runs" for name in replaced)
+        verdict = read(answer.cells, exercise).held_against(verdict)
+        return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
+    except Exception as error:
+        return Verdict(_ours(error))
+
+
+def _tried(
+    exercise: Exercise,
+    answer: Answer,
+    sandbox: Sandbox,
+    secret: int,
+    replaced: dict[str, None],
+    budget: Budget | None,
+) -> Verdict:
+    work = sandbox, secret, replaced
+    verdict = _verdict(exercise, answer, *work, budget)
+    failed = "grader failed"
+    if verdict.status == failed:  # a random failure rarely happens twice
+        verdict = _verdict(exercise, answer, *work)
+    if verdict.status == failed and _verdict(exercise, None, *work).status != failed:
+        return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
+    return verdict
+
+
+def _verdict(
+    exercise: Exercise,
+    answer: Answer | None,
+    sandbox: Sandbox,
+    secret: int,
+    replaced: dict[str, None],
+    budget: Budget | None = None,
+) -> Verdict:
+    """Return the verdict on an answer. If ``answer`` is missing, judge the reference instead."""
+    try:
+        seconds = _seconds(exercise, sandbox.limits)
+        limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
+        with sandbox.child(limits) as child, isolated():
+            return _examined(exercise, answer, Asked(child, replaced), secret, seconds, budget)
+    except UnansweredError as reason:
+        return Verdict(WrongBecause(str(reason)))
+    except StoppedError as where:
+        return Verdict(_stopped(_seconds(exercise, sandbox.limits), str(where)))
+    except CannotDiagnoseError as error:
+        return Verdict(CannotExamine(first_line(error)))
+    except (SandboxError, BrokenError) as error:
+        return Verdict(GraderFailedBecause(first_line(error)))
+    except Exception as error:
+        return Verdict(_ours(error))
+
+
+def _ours(error: Exception) -> Reason:
+    return InternalError(type(error).__name__, first_line(error))
+
+
+def _seconds(exercise: Exercise, limits: Limits) -> float:
+    """Return the time limit for an answer's reply to one question. 0 means no limit.
+
+    A slow exercise gets more time.
+    """
+    own = exercise.seconds if isinstance(exercise, Sampled) else None
+    usual = limits.question if VARIABLE not in os.environ else limit_in_seconds()
+    return max(usual, own) if usual and own else usual
+
+
+def _examined(
+    exercise: Exercise,
+    answer: Answer | None,
+    asked: Asked,
+    secret: int,
+    seconds: float,
+    budget: Budget | None,
+) -> Verdict:
+    begin = _begin(exercise, answer, seconds)
+    if len(json.dumps(begin)) > LONGEST_HEADER:
+        raise UnansweredError(
+            f"the code that the answer needs has more than {LONGEST_HEADER >> 20} MiB. Remove data "
+            "and outputs from the cells."
+        )
+    code = b"" if answer else packed(stub_submission(exercise))
+    said = asked.ask_code(begin, code).said
+    lacking = text(said.get("lacking", ""))
+    if lacking and not answer:
+        return Verdict(MissingRequirement(lacking, in_sandbox=True))
+    if (problem := said.get("problem")) is not None:
+        raised = said.get("raised") is True
+        verdict = Verdict(CodeRaised(text(problem)) if raised else WrongBecause(text(problem)))
+    else:
+        verdict = _asked_about(exercise, answer, asked, secret, said, budget)
+    if lacking and verdict.raised:
+        return Verdict(MissingRequirement(lacking, in_sandbox=True))
+    return verdict
+
+
+def _begin(exercise: Exercise, answer: Answer | None, seconds: float) -> dict[str, Any]:
+    """Return the first message to the child. It contains the code and the kind of answer."""
+    begin: dict[str, Any] = {
+        "cells": answer.cells if answer else [],
+        "name": answer.name if answer else "",
+        "seconds": seconds,
+        "kind": _KINDS[type(exercise)],
+    }
+    if exercise.needs:
+        begin["needs"] = exercise.needs.__name__
+    if isinstance(exercise, RoutineExercise):
+        begin["counts"] = argument_counts(exercise)
+    return begin
+
+
+_KINDS: dict[type[Exercise], str] = {
+    FunctionExercise: "function",
+    RoutineExercise: "routine",
+    LocatingExercise: "text",
+    PredictionExercise: "numbers",
+}
+
+
+def _asked_about(
+    exercise: Exercise,
+    answer: Answer | None,
+    asked: Asked,
+    secret: int,
+    said: dict[str, Any],
+    budget: Budget | None,
+) -> Verdict:
+    match exercise:
+        case FunctionExercise():
+            if problem := submission_problem(exercise, _submitted(said)):
+                return problem
+            samples = seeds.samples(exercise, secret)
+            remote = RemoteFunction(exercise, asked, secret)
+            order = FunctionOrder(exercise, remote, samples, timed=False)
+            verdict = order.verdict()
+            if budget and answer:
+                verdict = with_repair(exercise, answer, remote, verdict, budget)
+            return replace(verdict, also=_also(order, verdict))
+        case RoutineExercise():
+            takes = said.get("takes", True) is True
+            if problem := routine_problem(exercise, _submitted(said), takes=takes):
+                return problem
+            samples = seeds.samples(exercise, secret)
+            routine = RemoteRoutine(exercise, asked)
+            return RoutineOrder(exercise, routine, samples, timed=False).verdict()
+        case LocatingExercise():
+            return judge_location(exercise, _typed(said))
+        case PredictionExercise():
+            return judge_prediction(exercise, _typed(said))
+    raise TypeError(f"nobody judges a {type(exercise).__name__}")
+
+
+def _submitted(said: dict[str, Any]) -> Submitted:
+    kind = said.get("submitted")
+    if kind not in KINDS:
+        raise UnansweredError("the answer is of no kind.")
+    return Submitted(cast(Kind, kind), text(said.get("name", "")))
+
+
+def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
+    """Return the other rules that an answer breaks. A failed examination also counts as a fault."""
+    try:
+        return order.also(verdict.finding) if verdict.finding else ()
+    except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):
+        return ("",)
+
+
+def _typed(said: dict[str, Any]) -> Any:
+    if "text" in said:
+        return text(said["text"])
+    return instance(text(said["type"])) if "type" in said else None
+
+
+def _stopped(seconds: float, where: str) -> Reason:
+    return Stopped(seconds, where) if where else OutOfTime(seconds)

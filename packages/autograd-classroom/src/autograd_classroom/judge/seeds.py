@@ -1,0 +1,42 @@
+"""Seeds for the judge: one secret per answer, and one derived seed per purpose.
+
+The secret stays outside the sandbox. A derived seed reveals nothing about the secret or about other
+derived seeds. Even if a child learns one of them from its inputs, it cannot predict later inputs
+and cotangents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+
+from autograd_classroom.protocol.wire import pack
+from autograd_course.grader.exercise import Sampled
+
+_BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds to it
+
+
+def derived(secret: int, *purpose: str) -> int:
+    """Return the seed for one purpose."""
+    digest = hashlib.sha256("/".join((str(secret), *purpose)).encode()).digest()
+    return int.from_bytes(digest, "big") % (1 << _BITS)
+
+
+def about(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
+    """Return the seed for one purpose and these inputs."""
+    return derived(secret, purpose, hashlib.sha256(pack(inputs)).hexdigest())
+
+
+def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
+    """Draw the inputs of every sampler, each from its own seed."""
+    return {
+        name: draw(torch.Generator().manual_seed(of_sample(secret, name)))
+        for name, draw in exercise.samplers.items()
+    }
+
+
+def of_sample(secret: int, name: str) -> int:
+    """Return the seed from which a sampler draws its inputs."""
+    return derived(secret, "sample", name)

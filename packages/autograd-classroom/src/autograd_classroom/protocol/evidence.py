@@ -1,0 +1,106 @@
+"""Check a finding's evidence. It may come from a child or from a file that someone has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autograd_classroom.protocol.frames import is_deeper
+
+REPAIR = "repair"  # the key of a repair in the evidence
+ALSO = "also"  # the key of further rules that a wrong answer breaks
+WARNINGS = "warnings"  # the key of the doctor's remarks on an answer that passed
+_DEEPEST = 6  # the matrices of a picture are nested four levels deep
+_LONGEST = 20_000  # maximum characters of a text; a line of code may be long
+
+
+def sound(evidence: Any) -> dict[str, Any]:
+    """Return the parts of a finding's evidence whose types are those that reports expect.
+
+    A part of any other type is left out. An incomplete statement about an element is also left out.
+    """
+    if not isinstance(evidence, Mapping):
+        return {}
+    kept = {key: value for key, value in evidence.items() if _is_sound(key, value)}
+    if "index" in kept and "input" not in kept:
+        del kept["index"]
+    return kept
+
+
+def _is_sound(key: Any, value: Any) -> bool:
+    if not isinstance(key, str) or len(key) > _LONGEST or is_deeper(value, _DEEPEST):
+        return False
+    return _PARTS[key](value) if key in _PARTS else True
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST
+
+
+def _number(value: Any) -> bool:
+    """Whether a value is a number, or the text of a number that JSON cannot represent."""
+    return value is None or isinstance(value, int | float) or _text(value)
+
+
+def _value(value: Any) -> bool:
+    """Whether a value is a number, a shape, or a tensor in the form of nested lists."""
+    return _number(value) or _list_of(_value)(value)
+
+
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(map(check, value))
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _given(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(map(_text, value)) and all(map(_number, value.values()))
+
+
+def _repair(value: Any) -> bool:
+    """Whether a value is a repair in the format of ``Repair.to_dict``."""
+    if not isinstance(value, Mapping) or not _text(value.get("summary")):
+        return False
+    changes = value.get("changes")
+    return isinstance(changes, list | tuple) and all(map(_change, changes))
+
+
+def _warning(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return _text(value.get("rule")) and _text(value.get("message"))
+
+
+def _change(value: Any) -> bool:
+    lines = _list_of(_text)
+    return (
+        isinstance(value, Mapping)
+        and _whole(value.get("line"))
+        and lines(value.get("before"))
+        and lines(value.get("after"))
+    )
+
+
+_PARTS: Mapping[str, Callable[[Any], bool]] = {
+    "input": _text,
+    "index": _list_of(_whole),
+    "shape": _list_of(_whole),
+    "expected": _value,
+    "actual": _value,
+    "at": _value,
+    "grad_output": _number,
+    "given": _given,
+    "witness": _text,
+    "line": _text,
+    "call": _text,
+    "hint": _text,
+    "with": _text,
+    "without_gradient": _list_of(_text),
+    REPAIR: _repair,
+    ALSO: _list_of(_text),
+    WARNINGS: _list_of(_warning),
+}

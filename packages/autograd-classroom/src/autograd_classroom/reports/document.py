@@ -1,0 +1,47 @@
+"""A JSON document with all data about every student, for other programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.records import Score
+
+VERSION = 1
+
+
+def as_json_document(book: Gradebook) -> str:
+    """Return ``{"version", "students": [{"student", "points", "possible", "results", …}]}``."""
+    return "".join(json_pieces(book))
+
+
+def json_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the document, one student at a time."""
+    yield f'{{"version": {VERSION}, "students": ['
+    for number, name in enumerate(book.students()):
+        yield ",\n" if number else "\n"
+        yield json.dumps(_student(book, name), ensure_ascii=False, indent=1)
+    yield "\n]}\n"
+
+
+def _student(book: Gradebook, name: str) -> dict[str, Any]:
+    scores = book.scores(name)
+    return {
+        "student": name,
+        "points": sum(score.points for score in scores),
+        "possible": sum(score.possible for score in scores),
+        "results": [_result(score) for score in scores],
+        "problems": [
+            {"source": problem.source, "message": problem.message}
+            for problem in book.problems(name)
+        ],
+    }
+
+
+def _result(score: Score) -> dict[str, Any]:
+    result = asdict(score)
+    del result["student"], result["damage"]  # the damage is also one of the remarks
+    return result | {"status": score.status or "not graded"}

@@ -1,0 +1,123 @@
+"""Write the reports into a folder of their own. Never replace files that are not reports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.reports.document import json_pieces
+from autograd_classroom.reports.gradescope import gradescope_results
+from autograd_classroom.reports.junit import junit_pieces
+from autograd_classroom.reports.pages import class_page, feedback, feedback_name
+from autograd_classroom.reports.sites import canvas_pieces, feedback_zip, moodle_pieces
+from autograd_classroom.reports.table import csv_pieces, grade_table_pieces
+from autograd_course.errors import CourseError
+
+Files = Iterator[tuple[str, Iterable[str | bytes]]]  # paths in the folder, and each file's pieces
+
+
+def _csv(book: Gradebook) -> Files:
+    yield "grades.csv", grade_table_pieces(book)
+    yield "results.csv", csv_pieces(book)
+
+
+def _json(book: Gradebook) -> Files:
+    yield "results.json", json_pieces(book)
+
+
+def _junit(book: Gradebook) -> Files:
+    yield "junit.xml", junit_pieces(book)
+
+
+def _gradescope(book: Gradebook) -> Files:
+    for student in book.students():
+        name = Path(feedback_name(student)).stem
+        results = gradescope_results(book, student)
+        yield f"gradescope/{name}.json", [json.dumps(results, ensure_ascii=False, indent=1)]
+
+
+def _html(book: Gradebook) -> Files:
+    yield "class.html", class_page(book)
+    for student in book.students():
+        yield f"feedback/{feedback_name(student)}", feedback(book, student)
+    yield "feedback.zip", [feedback_zip(book)]
+
+
+def _canvas(book: Gradebook) -> Files:
+    yield "canvas.csv", canvas_pieces(book)
+
+
+def _moodle(book: Gradebook) -> Files:
+    yield "moodle.csv", moodle_pieces(book)
+
+
+FORMATS: Mapping[str, Callable[[Gradebook], Files]] = {
+    "html": _html,
+    "csv": _csv,
+    "json": _json,
+    "junit": _junit,
+    "gradescope": _gradescope,
+    "canvas": _canvas,
+    "moodle": _moodle,
+}
+_OURS = (
+    "grades.csv", "results.csv", "results.json", "junit.xml", "class.html", "feedback",
+    "gradescope", "canvas.csv", "moodle.csv", "feedback.zip",
+)  # fmt: skip
+_MARK = ".autograd-course-reports"  # every report folder contains this file
+
+
+class ReportsError(CourseError):
+    """The reports cannot be written to the folder; the message is one sentence with the repair."""
+
+
+def prepare(folder: Path) -> None:
+    """Create the folder if necessary. Raises ReportsError if it has files that are not ours."""
+    theirs = [name for name in _OURS if os.path.lexists(folder / name)]
+    if theirs and not (folder / _MARK).is_file():
+        raise ReportsError(
+            f"{folder} has a {theirs[0]} that was not written here: name another folder "
+            "with --reports."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MARK).touch()
+    except OSError as error:
+        raise ReportsError(f"no reports can be written to {folder} ({error.strerror}).") from None
+
+
+def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
+    """Write the reports. A file is written completely or not at all. Raises ReportsError."""
+    prepare(folder)
+    for name in formats:
+        made = {path for path, text in FORMATS[name](book) if _written(folder / path, text)}
+        _clear(folder, {path.partition("/")[0] for path in made if "/" in path}, made)
+
+
+def _written(path: Path, pieces: Iterable[str | bytes]) -> bool:
+    unfinished = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(exist_ok=True)
+        with unfinished.open("wb") as file:
+            file.writelines(p if isinstance(p, bytes) else p.encode() for p in pieces)
+        unfinished.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise ReportsError(
+            f"{path} cannot be written ({error.strerror}). The gradebook keeps all results: run "
+            "the command again once the file can be written."
+        ) from None
+    return True
+
+
+def _clear(folder: Path, below: set[str], made: set[str]) -> None:
+    """Delete the files of students who are no longer in the gradebook."""
+    for name in below:
+        for path in (folder / name).iterdir():
+            if f"{name}/{path.name}" not in made and path.suffix in (".html", ".json"):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,6 @@
+"""The pages for people, one for each student and one for the class. Each is self-contained."""
+
+from autograd_classroom.reports.pages.class_page import class_page
+from autograd_classroom.reports.pages.feedback import feedback, feedback_name
+
+__all__ = ["class_page", "feedback", "feedback_name"]

@@ -1,0 +1,80 @@
+"""The instructor's page, with the common mistakes of the class and the answers to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.reports.pages import links
+from autograd_classroom.reports.pages.feedback import feedback_name
+from autograd_classroom.reports.pages.overview import most_first, overview
+from autograd_classroom.reports.pages.rendering import rendered
+from autograd_classroom.similarity import Alike, Handed, Line, alike, side_by_side
+
+_GROUPS = 60  # maximum number of groups that are shown side by side
+
+
+@dataclass(frozen=True)
+class Group:
+    """Students with similar answers, and two of these answers side by side."""
+
+    exercise: str
+    students: list[str]
+    percent: int
+    names: tuple[str, str]
+    lines: Iterator[Line]
+    same: int  # number of students with the same code
+
+
+def class_page(book: Gradebook) -> Iterator[str]:
+    """Yield the page, piece by piece. A whole answer is read only when it is written."""
+    seen = overview(book)
+    found = _alike(book, list(seen.exercises))
+    distribution = seen.distribution()
+    return rendered(
+        "class.html",
+        seen=seen,
+        distribution=distribution,
+        tallest=max([count for _, count in distribution], default=0) or 1,
+        hottest=max(map(len, seen.matrix.values()), default=1),
+        repairs=list(most_first(seen.repairs)),
+        unnamed=list(most_first(seen.unnamed)),
+        absent=book.absent(),
+        people=book.people(),
+        enrolled=bool(book.roster()),
+        remarks=list(most_first(seen.remarks)),
+        settled=list(most_first(seen.settled)),
+        failures=list(most_first(seen.failures)),
+        problems=book.problems(),
+        groups=(_group(book, exercise, group) for exercise, group in found[:_GROUPS]),
+        found=len(found),
+        shown=min(_GROUPS, len(found)),
+        link=links.to_rule,
+        file=lambda student: f"feedback/{feedback_name(student)}",
+    )
+
+
+def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
+    """Return the groups of all exercises, without code. Only one exercise is read at a time."""
+    found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
+    return sorted(found, key=lambda item: -item[1].weight)
+
+
+def _handed(book: Gradebook, exercise: str) -> Iterator[Handed]:
+    for digest, students, status in book.codes(exercise):
+        _, _, source = book.code(digest)
+        yield Handed(digest, source, students, attempted=status != "not attempted")
+
+
+def _group(book: Gradebook, exercise: str, group: Alike) -> Group:
+    students = sorted({s for code in group.codes for s in book.students_of(exercise, code)})
+    left, right = ((book.students_of(exercise, code), book.code(code)[2]) for code in group.pair)
+    return Group(
+        exercise=exercise,
+        students=students,
+        percent=round(100 * group.share),
+        names=(left[0][0], right[0][-1]),
+        lines=side_by_side(left[1], right[1]),
+        same=group.same,
+    )

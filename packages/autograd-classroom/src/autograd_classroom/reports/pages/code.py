@@ -1,0 +1,66 @@
+"""A learner's code as colored HTML, with marks on the lines that a finding names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from autograd_classroom.reports.pages.rendering import shown
+
+_MOST = 40_000  # maximum number of characters of an answer that are shown
+_NUMBERED = re.compile(r"(?:\(|<cell \d+>, )line (\d+)(?:: `(.*)`)?\)")
+_NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
+_FORMATTER = HtmlFormatter(nowrap=True)
+
+
+@lru_cache(maxsize=256)  # code from other cells often repeats
+def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
+    """Return code as HTML with one row for each line. ``marked`` contains line numbers from 1."""
+    text = shown(source[:_MOST]).rstrip("\n")
+    colored = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
+    rows = (
+        f'<span class="line{" marked" if number in marked else ""}">{line or " "}</span>'
+        for number, line in enumerate(colored.split("\n"), 1)
+    )
+    cut = '<span class="line cut">…</span>' if len(source) > _MOST else ""
+    return Markup('<pre class="code"><code>' + "".join(rows) + cut + "</code></pre>")
+
+
+def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozenset[int]:
+    """Return the numbers of the lines that a finding or an error message names."""
+    at = str(evidence.get("line") or "")
+    if not at:
+        return _numbered(source, message)
+    named = _NAMED.fullmatch(at)
+    method, wanted = named.groups() if named else ("backward", at)
+    methods = _methods(source)
+    same = {n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted.strip()}
+    return frozenset({n for n in same if methods[n] == method} or same)
+
+
+def _numbered(source: str, message: str) -> frozenset[int]:
+    """Return the line number in a message, unless this line has a different text in the source."""
+    told = _NUMBERED.search(message)
+    lines = source.split("\n")
+    number = int(told[1]) if told and len(told[1]) < 9 else 0
+    if not told or not 1 <= number <= len(lines):
+        return frozenset()
+    here = told[2] is None or lines[number - 1].strip() == told[2]
+    return frozenset({number} if here else ())
+
+
+def _methods(source: str) -> dict[int, str]:
+    """Return a mapping from each line to the last function that begins above it."""
+    current, methods = "", {}
+    for number, line in enumerate(source.split("\n"), 1):
+        if begun := re.match(r"\s*(?:async )?def (\w+)", line):
+            current = begun[1]
+        methods[number] = current
+    return methods

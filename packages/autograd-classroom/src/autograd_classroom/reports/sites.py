@@ -1,0 +1,107 @@
+"""Grades and feedback in formats that Canvas and Moodle can import."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.roster import Person
+from autograd_classroom.reports.pages import feedback, feedback_name
+from autograd_classroom.reports.table import number, written
+
+_MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
+_CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
+_NUMBER = re.compile(r".+_(\d+)")
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal feedback gives equal files
+
+
+def canvas_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield a gradebook in Canvas's import format, with one assignment for each exercise.
+
+    Canvas finds a student by ``ID``, which is its own number, or else by ``SIS User ID``, ``SIS
+    Login ID`` or the name. It reads the columns in this file:
+    https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
+    """
+    tallies, people = book.tallies(), book.people()
+    titles = [tally.title for tally in tallies]
+    yield written([["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *titles]])
+    possible = [number(tally.possible) for tally in tallies]
+    yield written([["    Points Possible", "", "", "", "", *possible]])
+    numbers = {s: match["user"] for s, top in _tops(book) if (match := _CANVAS.fullmatch(top))}
+    for student in book.students():
+        who = people.get(student, Person(name=student))
+        scores = {score.exercise: score for score in book.scores(student)}
+        known = (scores.get(tally.exercise) for tally in tallies)
+        points = [number(s.points) if s and s.is_counted else "" for s in known]
+        about = [who.label, who.site or numbers.get(student, ""), who.id, who.login or who.email]
+        yield written([[*about, who.group, *points]])
+
+
+def moodle_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the grading worksheet of one Moodle assignment, with the sum of the points.
+
+    Moodle finds a student by ``Identifier``, whose number is in the name of the downloaded folder.
+    If a student has no number, the field is empty. The names and addresses can also be used for an
+    import into Moodle's gradebook. Moodle reads the columns in this file:
+    https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
+    """
+    yield written([
+        ["Identifier", "Full name", "ID number", "Email address", "Grade", "Maximum Grade",
+         "Last modified (grade)", "Feedback comments"]
+    ])  # fmt: skip
+    people = book.people()
+    possible = number(sum(tally.possible for tally in book.tallies()))
+    numbers = {s: match["number"] for s, top in _tops(book) if (match := _MOODLE.fullmatch(top))}
+    for student in book.students():
+        who = people.get(student, Person(name=student))
+        scores = book.scores(student)
+        complete = all(score.is_counted for score in scores)
+        grade = number(sum(score.points for score in scores)) if complete else ""
+        participant = f"Participant {numbers[student]}" if student in numbers else ""
+        said = (
+            f"{s.title}: {s.settlement.comment}"
+            for s in scores
+            if s.settlement and s.settlement.comment
+        )
+        row = [participant, who.label, who.id, who.email, grade, possible, "", "\n".join(said)]
+        yield written([row])
+
+
+def feedback_zip(book: Gradebook) -> bytes:
+    """Return a zip file with all students' pages, under the names that the course site knows.
+
+    Moodle expects a folder with the name that Moodle gave it
+    (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
+    expects a file whose name begins like the name of the downloaded file: the student's name, the
+    number of the user, and the number of the file (``generate_comments_from_files`` in
+    https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
+    """
+    tops = dict(_tops(book))
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
+        for student in book.students():
+            entry = zipfile.ZipInfo(_place(student, tops.get(student, "")), _LONG_AGO)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, "".join(feedback(book, student)))
+    return whole.getvalue()
+
+
+def _place(student: str, top: str) -> str:
+    if _MOODLE.fullmatch(top):
+        return f"{top}/feedback.html"
+    if match := _CANVAS.fullmatch(top):
+        return f"{match['name']}_{match['user']}_{match['file']}_feedback.html"
+    return feedback_name(student)
+
+
+def _tops(book: Gradebook) -> Iterator[tuple[str, str]]:
+    """Yield each student with the folder or file name from the course site."""
+    for student, source in book.sources():
+        for part in PurePosixPath(source).parts:
+            if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
+                yield student, part
+                break

@@ -1,0 +1,101 @@
+"""CSV tables with a row for each answer. For course sites, they have a row for each student."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.records import Score
+from autograd_classroom.gradebook.roster import Person
+
+_COLUMNS = (
+    "student", "lesson", "exercise", "status", "points", "possible", "rule", "message", "problems",
+    "remarks", "seconds", "code_hash", "seed", "settled_by", "settled_at",
+    "comment", "changed_since", "late_days",
+)  # fmt: skip
+
+_PERSON = ("name", "id", "email", "group")
+
+# A spreadsheet treats a field as a formula if it begins like this. Students choose file names and
+# can influence messages.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def as_csv(book: Gradebook) -> str:
+    """Return CSV with one row for each student and exercise."""
+    return "".join(csv_pieces(book))
+
+
+def csv_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the CSV with one row per answer, one student at a time."""
+    yield written([_COLUMNS])
+    for student in book.students():
+        yield written(map(_row, book.scores(student)))
+
+
+def as_grade_table(book: Gradebook) -> str:
+    """Return one row for each student: the points by exercise, their sum, and the possible points.
+
+    If there is a roster, the columns name, id, e-mail and group follow the column of the student. A
+    student who handed in nothing also has a row, in which ``student`` is empty. So does a student
+    without a readable file. If an answer is not graded yet, or if the grader failed, the field is
+    empty instead of 0.
+    """
+    return "".join(grade_table_pieces(book))
+
+
+def grade_table_pieces(book: Gradebook) -> Iterator[str]:
+    """Yield the grade table, one student at a time."""
+    tallies = book.tallies()
+    exercises = [tally.exercise for tally in tallies]
+    possible = number(sum(tally.possible for tally in tallies))
+    people, enrolled = book.people(), bool(book.roster())
+    about = _PERSON if enrolled else ()
+    yield written([["student", *about, *exercises, "total", "possible"]])
+    for student in book.students():
+        scores = {score.exercise: score for score in book.scores(student)}
+        points = (counted(scores[e]) if e in scores else "" for e in exercises)
+        total = number(sum(score.points for score in scores.values()))
+        who = people.get(student, Person())
+        yield written(
+            [[student, *(getattr(who, field) for field in about), *points, total, possible]]
+        )
+    for who in book.absent():
+        row = ["", *(getattr(who, field) for field in about), *[""] * len(exercises), "0", possible]
+        yield written([row])
+
+
+def _row(score: Score) -> list[str]:
+    s = score.settlement
+    settled = [s.by, s.at, s.comment, "yes" if s.changed else ""] if s else [""] * 4
+    return [
+        score.student, score.lesson, score.exercise, score.status or "not graded", counted(score),
+        number(score.possible), score.rule, score.message, "; ".join(score.problems),
+        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed, *settled,
+        str(score.late or ""),
+    ]  # fmt: skip
+
+
+def counted(score: Score) -> str:
+    """Return an answer's points as text, or an empty string if they are not known."""
+    return number(score.points) if score.is_counted else ""
+
+
+def written(rows: Iterable[Sequence[str]]) -> str:
+    """Return the rows as CSV. No field can act as a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([_harmless(field) for field in row] for row in rows)
+    return text.getvalue()
+
+
+def _harmless(field: str) -> str:
+    field = field.replace("\x00", "")
+    return f"'{field}" if field.startswith(_FORMULA) else field
+
+
+def number(points: float) -> str:
+    """Return a number of points as text."""
+    return f"{points:g}"

@@ -1,0 +1,14 @@
+"""Sentences that several reports use."""
+
+from __future__ import annotations
+
+from autograd_classroom.gradebook import Settlement
+
+CHANGED = "The code has changed since."
+
+
+def by_hand(settlement: Settlement) -> str:
+    """Return the name of the person who gave the points, the date, and the comment."""
+    comment = f": {settlement.comment}" if settlement.comment else "."
+    changed = f" {CHANGED}" if settlement.changed else ""
+    return f"Settled by {settlement.by} on {settlement.at[:10]}{comment}{changed}"

@@ -1,0 +1,63 @@
+"""The answers that a reviewer sees, and their order: one exercise after another."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from autograd_classroom.gradebook import Gradebook, Score
+
+FILTERS = {
+    "all": "All answers",
+    "not-passed": "Not passed",
+    "not-settled": "Not passed, not settled",
+}
+
+Cell = tuple[str, str]  # a student and an exercise
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The scores of a class, by student and exercise."""
+
+    students: list[str]
+    exercises: dict[str, str]  # titles by id, in the course's order
+    scores: dict[Cell, Score]
+    totals: dict[str, float]
+
+    @staticmethod
+    def of(book: Gradebook) -> Matrix:
+        """Read the scores from a gradebook."""
+        scores = {(score.student, score.exercise): score for score in book.outline()}
+        totals: dict[str, float] = defaultdict(float)
+        for (student, _), score in scores.items():
+            totals[student] += score.points
+        exercises = {tally.exercise: tally.title for tally in book.tallies()}
+        students = [*book.students(), *(person.label for person in book.absent())]
+        return Matrix(students, exercises, scores, totals)
+
+    def is_wanted(self, cell: Cell, show: str) -> bool:
+        """Whether an answer passes a filter."""
+        score = self.scores.get(cell)
+        if score is None or show == "all":
+            return score is not None
+        return not score.is_passed and not (show == "not-settled" and score.settlement)
+
+    def wanted(self, show: str) -> list[Cell]:
+        """Return the answers that pass a filter, in the order of the review."""
+        cells = ((student, exercise) for exercise in self.exercises for student in self.students)
+        return [cell for cell in cells if self.is_wanted(cell, show)]
+
+    def around(self, cell: Cell, show: str) -> tuple[Cell | None, Cell | None]:
+        """Among the answers that pass a filter, return those before and after one answer."""
+        rows = {student: place for place, student in enumerate(self.students)}
+        columns = {exercise: place for place, exercise in enumerate(self.exercises)}
+
+        def place(other: Cell) -> tuple[int, int]:
+            student, exercise = other
+            return columns.get(exercise, len(columns)), rows[student]
+
+        wanted = self.wanted(show)
+        before = [other for other in wanted if place(other) < place(cell)]
+        after = (other for other in wanted if place(other) > place(cell))
+        return before[-1] if before else None, next(after, None)

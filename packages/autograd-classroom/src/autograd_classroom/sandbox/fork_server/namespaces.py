@@ -1,0 +1,42 @@
+"""Isolate a child in the sandbox. It sees no other process and only its own files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from autograd_classroom.sandbox.fork_server import kernel
+from autograd_classroom.sandbox.limits import Limits
+
+NOBODY = 65534
+
+
+def leave() -> None:
+    """Leave the template's namespaces. The new process namespace starts with the next fork.
+
+    If the user is root, the process first switches to the user ``nobody``, because the kernel does
+    not limit how many processes root may have.
+    """
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+        kernel.can_write_own_maps()
+    user, group = os.geteuid(), os.getegid()
+    kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS | kernel.NEW_PROCESSES | kernel.NEW_IPC)
+    own = Path("/proc/self")
+    (own / "setgroups").write_text("deny")
+    (own / "uid_map").write_text(f"{user} {user} 1")
+    (own / "gid_map").write_text(f"{group} {group} 1")
+
+
+def settle(limits: Limits) -> None:
+    """Create the writable folders, hide ``/proc``, and give up the privileges used to do so."""
+    kernel.mounts_are_private()
+    room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
+    kernel.mount_memory("/tmp", room)
+    kernel.mount_memory("/dev/shm", room)
+    # The kernel allows a new /proc only if the whole old one is visible. A child needs neither.
+    kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
+    kernel.leave_keyring()
+    kernel.drop_capabilities()

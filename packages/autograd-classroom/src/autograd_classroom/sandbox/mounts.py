@@ -1,0 +1,125 @@
+"""The parts of the machine that the sandbox shows: Python, PyTorch, the worker and a compiler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_classroom.folders import CLASSROOM, COURSE, DOCTOR
+from autograd_classroom.worker.inside import PARTS
+
+# In the sandbox, our packages and their dependencies have a fixed place, wherever they come from.
+INSIDE = Path("/course")
+# The doctor's path. Importing its module would import PyTorch, and starting a sandbox should not
+# have to wait for this.
+TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
+_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
+_LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
+# The tools that build a C++ operator, and their search path in the sandbox. ninja calls the shell.
+_PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
+    "sh": Path("/bin/sh")
+}
+_HEADERS = Path("/usr/include")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A file or folder of the machine, and its read-only place in the sandbox."""
+
+    source: Path
+    target: Path
+
+
+def shown() -> tuple[Shown, ...]:
+    """Return all files and folders of the machine that the sandbox shows."""
+    return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
+
+
+def links() -> dict[str, str]:
+    """Return the links to create in the root folder, such as ``/lib`` to ``usr/lib``."""
+    return {link: os.readlink(link) for link in _LINKS if Path(link).is_symlink()}
+
+
+def interpreter() -> Path:
+    """Return the real Python program, not a virtual environment's link to it or copy of it."""
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def environment() -> Mapping[str, str]:
+    """Return all environment variables in the sandbox."""
+    limit = {TIME_LIMIT: os.environ[TIME_LIMIT]} if TIME_LIMIT in os.environ else {}
+    return limit | {
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "LOGNAME": "nobody",  # without it, torch._dynamo of PyTorch 2.11 reads /etc/passwd
+        "OMP_NUM_THREADS": "1",
+        "PATH": "/usr/bin",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONPATH": ":".join(["/course", *map(str, _sites().values())]),
+    }
+
+
+def _of_the_system() -> Iterator[Shown]:
+    folders = [*_LIBRARIES, *(link for link in _LINKS if not Path(link).is_symlink())]
+    for path in map(Path, [*folders, "/etc/ld.so.cache"]):
+        if path.exists():
+            yield Shown(path, path)
+
+
+def _of_the_compiler() -> Iterator[Shown]:
+    """Yield the compiler's programs and headers, if they are all on this machine.
+
+    They do not give a submission any new abilities, because it runs Python and could write machine
+    code itself.
+    """
+    found = {name: shutil.which(name) for name in _PROGRAMS}
+    if all(found.values()) and _HEADERS.is_dir():
+        yield from (Shown(Path(p).resolve(), _PROGRAMS[name]) for name, p in found.items() if p)
+        yield Shown(_HEADERS, _HEADERS)
+
+
+def _of_python() -> Iterator[Shown]:
+    prefix = Path(sys.base_prefix).resolve()
+    # A system Python is in /usr together with many other files, so only this one file is shown.
+    own = interpreter() if prefix == Path("/usr") else prefix
+    yield Shown(own, own)
+
+
+def hidden() -> tuple[Path, ...]:
+    """Return the sandbox's folders that would otherwise show our whole installed packages."""
+    sites = [*_sites(), Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix}))]
+    whole = {CLASSROOM, COURSE, *(site.resolve() / name for site in sites for name in PARTS)}
+    found = (
+        each.target / folder.relative_to(each.source)
+        for folder in whole
+        for each in shown()
+        if folder.is_dir() and folder.is_relative_to(each.source)
+    )
+    return tuple(sorted(found))
+
+
+def _of_the_course() -> Iterator[Shown]:
+    yield Shown(DOCTOR, INSIDE / DOCTOR.name)
+    for package in (CLASSROOM, COURSE):
+        for part in PARTS[package.name]:
+            yield Shown(package / part, INSIDE / package.name / part)
+    for source, target in _sites().items():
+        yield Shown(source, target)
+
+
+def _sites() -> dict[Path, Path]:
+    """Return the folders of installed packages, and their places in the sandbox.
+
+    The doctor recognizes a library by the name of its folder, and takes all other code for the
+    author's own.
+    """
+    found = [Path(folder).resolve() for folder in site.getsitepackages()]
+    there = [folder for folder in found if folder.is_dir()]
+    return {folder: INSIDE / str(number) / "site-packages" for number, folder in enumerate(there)}

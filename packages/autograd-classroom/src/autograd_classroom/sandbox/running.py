@@ -1,0 +1,138 @@
+"""Run a sandbox, which consists of its template process and one child at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from autograd_classroom.protocol import Frame, Malformed, read, write
+from autograd_classroom.sandbox.backend import Backend, SandboxError
+from autograd_classroom.sandbox.ends import told
+from autograd_classroom.sandbox.fork_server.control import Order, heard, say
+from autograd_classroom.sandbox.limits import Limits
+from autograd_classroom.sandbox.template import Template, Twin
+
+_GRACE = 20.0  # seconds that the template has to end a child
+_LEAST = 1e-3  # seconds; for a socket, 0 would mean "do not wait"
+
+
+class Child:
+    """A child, seen from outside. It answers questions, or there is a reason why it cannot."""
+
+    def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
+        self._channel, self._control, self._limits = channel, control, limits
+        self._left = limits.whole  # seconds that remain for all answers
+        self._how: dict[str, Any] | None = None
+
+    def ask(self, question: Frame) -> Frame | Malformed:
+        """Ask a question, and return its answer. If the answer is malformed, end the child."""
+        seconds = min(self._limits.wall, self._left)
+        came = self._answer(question, seconds)
+        if isinstance(came, Malformed):
+            whole = came.late and seconds < self._limits.wall
+            how = self.end(gone=came.gone)
+            how |= {"over": how.get("over") or ("whole" if whole else "")}
+            return Malformed(told(came, how, self._limits), came.gone, came.late)
+        return came
+
+    def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
+        """Ask a question with a time limit. Subtract the time that passes from the total."""
+        until = time.monotonic() + seconds
+        try:
+            unsent = write(self._channel, question, max(seconds, _LEAST))
+            return unsent or read(self._channel, until - time.monotonic())
+        finally:
+            self._left -= seconds - (until - time.monotonic())
+
+    def end(self, *, gone: bool = False) -> dict[str, Any]:
+        """End the child and its processes. Return the template's report on how the child ended."""
+        if self._how is None:
+            order = self._told(gone)
+            if order is None or "failed" in order.said:
+                why = "it is gone" if order is None else order.said["failed"]
+                raise SandboxError(f"the sandbox could not run a submission: {why}.")
+            self._how = order.said
+        return self._how
+
+    def _told(self, gone: bool) -> Order | None:
+        self._control.settimeout(_GRACE)
+        try:
+            say(self._control, {"end": True, "gone": gone})
+            return heard(self._control)
+        except OSError as error:
+            raise SandboxError(f"the sandbox does not answer: {error}.") from error
+        finally:
+            self._channel.close()
+
+
+class Sandbox:
+    """A template in a sandbox. It is started on first use, and restarted after it has ended.
+
+    ``running`` is a template that has already been started.
+    """
+
+    def __init__(
+        self, backend: Backend, limits: Limits | None = None, running: Twin | None = None
+    ) -> None:
+        self.backend, self.limits = backend, limits or Limits()
+        self._running: Template | Twin | None = running
+
+    @contextlib.contextmanager
+    def child(self, limits: Limits | None = None) -> Iterator[Child]:
+        """Provide a new child, which may have its own limits, during a ``with`` block."""
+        child = self._begun(self._control(), limits or self.limits)
+        try:
+            yield child
+        finally:
+            try:
+                child.end()
+            except SandboxError:
+                self.close()
+                raise
+            if not self.backend.separates:
+                self.close()
+
+    def _begun(self, control: socket.socket, limits: Limits) -> Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                say(control, {"begin": limits.to_dict()}, theirs.fileno())
+            except OSError as error:
+                ours.close()
+                self.close()
+                raise SandboxError(f"the sandbox is gone: {error}.") from error
+        return Child(ours, control, limits)
+
+    def start(self) -> Self:
+        """Start the template, and wait until it is ready."""
+        self._control()
+        return self
+
+    def _control(self) -> socket.socket:
+        self._running = self._running or Template(self.backend)
+        try:
+            return self._running.control
+        except SandboxError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the template together with everything that runs in the sandbox."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()

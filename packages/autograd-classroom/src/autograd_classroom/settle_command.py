@@ -1,0 +1,104 @@
+"""The ``classroom`` commands for giving points by hand."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from contextlib import nullcontext, suppress
+from typing import Annotated
+
+import typer
+
+from autograd_classroom.adapter_commands import Book, Student
+from autograd_course.shell import completion
+from autograd_course.shell.options import end
+
+By = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Who gives the points. The default is your login name."),
+]
+
+
+def settle(
+    gradebook: Book,
+    student: Student,
+    exercise: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXERCISE",
+            help="The id of the exercise, for example square.",
+            autocompletion=completion.exercises,
+        ),
+    ],
+    points: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="The points, from 0 to the maximum for the exercise."),
+    ] = None,
+    comment: Annotated[str, typer.Option(metavar="TEXT", help="Tell the student why.")] = "",
+    by: By = None,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Withdraw the points, so that the verdict counts.")
+    ] = False,
+) -> None:
+    """Give an answer points by hand, whatever the grader's verdict is.
+
+    The points and the comment stay when you grade again, and the student sees them.
+    Run 'classroom report' afterwards to write the reports again.
+    """
+    from autograd_classroom.gradebook import Gradebook, GradebookError
+    from autograd_classroom.reports.wording import by_hand
+
+    if (points is None) != withdraw:
+        raise typer.BadParameter("give either --points or --withdraw", param_hint="--points")
+    try:
+        with Gradebook.existing(gradebook) as book:
+            score = book.settle(student, exercise, points, comment, by or login())
+    except GradebookError as error:
+        end(str(error))
+    if score.settlement:
+        worth = f"{score.points:g} of {score.possible:g} points"
+        typer.echo(f"{student}, {exercise}: {worth}. {by_hand(score.settlement)}")
+    else:
+        worth = f" ({score.points:g} of {score.possible:g} points)" if score.is_counted else ""
+        typer.echo(f"{student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}.")
+
+
+def login() -> str:
+    """Return the user's login name."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # the user of a container may have no name
+        return f"user {os.getuid()}"
+
+
+def review(
+    gradebook: Book,
+    by: By = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Serve on this port. The default is a free one.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")
+    ] = True,
+) -> None:
+    """Look at the answers in your browser and give points by hand.
+
+    The page is only served to your own machine. Stop the command with Ctrl-C.
+    """
+    from autograd_classroom.gradebook import Gradebook, GradebookError
+    from autograd_classroom.review import Review
+    from autograd_classroom.review.opening import opened
+
+    try:
+        Gradebook.existing(gradebook).close()
+        server = Review(gradebook, by or login(), port)
+    except GradebookError as error:
+        end(str(error))
+    except OSError as error:
+        end(f"port {port} cannot be used ({error.strerror}): name another one with --port.")
+    with server, opened(server.url) if browser else nullcontext():
+        typer.echo(f"The review is at {server.url}")
+        typer.echo("Stop it with Ctrl-C.")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")

@@ -1,0 +1,7 @@
+"""Find answers that are more similar than the exercise explains. This does not prove copying."""
+
+from autograd_classroom.similarity.diff import Line, side_by_side
+from autograd_classroom.similarity.fingerprints import fingerprints
+from autograd_classroom.similarity.groups import Alike, Handed, alike
+
+__all__ = ["Alike", "Handed", "Line", "alike", "fingerprints", "side_by_side"]

@@ -1,0 +1,87 @@
+"""Answer the judge's questions about one submission. The answers are plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from autograd_doctor import CannotDiagnoseError
+from autograd_doctor.extension import TimeUp, time_limit
+
+from autograd_classroom.protocol import Frame
+from autograd_classroom.protocol.wire import unpack
+from autograd_classroom.worker import functions, routines
+from autograd_classroom.worker.pulling import pulled
+from autograd_classroom.worker.tamper_check import TamperCheck
+from autograd_classroom.worker.unusual import unusual
+from autograd_course.errors import first_line
+from autograd_course.execution import isolated, place
+
+# Questions whose answers the judge proves outside, or asks for again during the diagnosis.
+_PLAIN = ("signature", "forward", "backward", "gradients", "edits")
+
+Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
+_ANSWERS: Mapping[str, Mapping[str, Say]] = {
+    "function": {**functions.ANSWERS, "pull": pulled},
+    "routine": {**routines.ANSWERS, "pull": pulled},
+}
+
+
+class Handlers:
+    """Answers the judge's questions about one submission, each within a limit of ``seconds``."""
+
+    def __init__(self, kind: str, answer: Any, integrity: TamperCheck, seconds: float) -> None:
+        self.kind, self.answer, self.integrity = kind, answer, integrity
+        self._seconds = seconds
+        self._plainly = False  # whether the last question was plain
+
+    def answered(self, question: Frame) -> Frame:
+        """Answer a question, list what the submission has replaced, and restore the originals.
+
+        A full check takes longer than a plain question. After a plain question, it is therefore
+        postponed until the next question that is not plain.
+        """
+        plain = question.said.get("ask") in _PLAIN
+        if self._plainly and not plain:
+            self.integrity.restore()
+        came = self._answered(question)
+        self._plainly = plain
+        return replace(came, said=came.said | self.integrity.told(near=plain))
+
+    def _answered(self, question: Frame) -> Frame:
+        """Return the answer. If an error prevents it, return a description of the error instead."""
+        inputs: tuple[Any, ...] = ()
+        try:
+            said, inputs = _read(question)
+            with time_limit(self._seconds), isolated():
+                return _ANSWERS[self.kind][said["ask"]](self.answer, said, inputs)
+        except TimeUp as stop:
+            where = place(stop, self.answer)
+            why = {"stopped": where}
+            return Frame(why) if where else self._unfit(inputs, why)
+        except CannotDiagnoseError as error:
+            return self._unfit(inputs, {"unexamined": first_line(error)})
+        except Exception as error:
+            return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})
+
+    def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
+        """If part of the answer cannot be examined, say which. Otherwise, return ``otherwise``."""
+        if self.kind != "function":
+            return Frame(otherwise)
+        try:
+            with time_limit(self._seconds), isolated():
+                found = unusual(self.answer, inputs)
+        except TimeUp:
+            found = ""
+        return Frame({"unfit": found} if found else otherwise)
+
+
+def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return the question and the inputs. The question includes any code that the judge sent."""
+    length = question.said.get("code", 0)
+    code, data = question.payload[:length], question.payload[length:]
+    inputs: tuple[Any, ...] = unpack(data) if data else ()
+    for position in question.said.get("differentiated", ()):
+        inputs[position].requires_grad_()
+    return question.said | {"parcel": code}, inputs

@@ -1,0 +1,112 @@
+"""The life of a child process: run one submission, then answer questions until the judge leaves."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import EllipsisType
+from typing import Any
+
+from autograd_doctor.extension import TimeUp, time_limit
+
+from autograd_classroom.protocol import Frame, Malformed, read, write
+from autograd_classroom.protocol.parcel import opened
+from autograd_classroom.worker import cells
+from autograd_classroom.worker.handlers import Handlers
+from autograd_classroom.worker.tamper_check import TamperCheck
+from autograd_course.execution import isolated, prepare
+from autograd_course.external import compiler_missing
+from autograd_course.submitted import (
+    numbers,
+    routine_takes,
+    submitted_function,
+    submitted_routine,
+)
+
+# Machine features that an exercise may need, by name.
+_NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
+_ENDLESS = (
+    "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
+    "the code is only slow, make it faster."
+)
+
+
+def serve_child(channel: socket.socket, integrity: TamperCheck) -> None:
+    """Run the submission that arrives first, then answer questions."""
+    desk: Handlers | None = None
+    while isinstance(question := read(channel), Frame):
+        if desk is None:
+            answer, desk = _begun(question, integrity)
+        else:
+            answer = desk.answered(question)
+        if isinstance(write(channel, answer), Malformed):
+            return
+
+
+def _begun(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | None]:
+    """Run the cells. Return a description of the answer, and a desk if it can be questioned."""
+    said = question.said
+    # Check this before any other code can influence the result.
+    lacking = _NEEDS[said["needs"]]() if said.get("needs") else None
+    came, desk = _run(question, integrity)
+    told = {"lacking": lacking} if lacking else {}
+    return replace(came, said=came.said | integrity.told(near=True) | told), desk
+
+
+def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | None]:
+    said = question.said
+    prepare()  # before the time limit starts
+    try:
+        with time_limit(said["seconds"]), isolated():
+            answer = _answer(question, integrity)
+    except cells.CellError as error:
+        return Frame({"problem": str(error), "raised": True}), None
+    except TimeUp:
+        return Frame({"problem": _ENDLESS.format(said["seconds"])}), None
+    except LookupError:
+        return Frame({"problem": _missing(said["name"])}), None
+    if said["kind"] == "text":
+        return _typed(answer), None
+    if said["kind"] == "numbers":
+        return _numbers(answer), None
+    found = (submitted_function if said["kind"] == "function" else submitted_routine)(answer)
+    came: dict[str, Any] = {"submitted": found.kind, "name": found.name}
+    if found.kind != "right":
+        return Frame(came), None
+    if "counts" in said:
+        came["takes"] = routine_takes(answer, said["counts"])
+    return Frame(came), Handlers(said["kind"], answer, integrity, said["seconds"])
+
+
+def _answer(question: Frame, integrity: TamperCheck) -> Any:
+    """Return the answer that the cells define. If the judge sent a parcel, return its contents."""
+    if question.payload:
+        return opened(question.payload)()
+    try:
+        return cells.run(question.said["cells"])[question.said["name"]]
+    finally:
+        integrity.restore()  # later checks compare with the state that is original now
+
+
+def _typed(answer: Any) -> Frame:
+    """Return a frame with the text of a short answer. Without text, return its type name or
+    nothing.
+    """
+    if isinstance(answer, str):
+        return Frame({"text": answer})
+    nothing = answer is None or isinstance(answer, EllipsisType)
+    return Frame({} if nothing else {"type": type(answer).__name__})
+
+
+def _numbers(answer: Any) -> Frame:
+    """Return a frame with the predicted numbers. Without any, return the type name or nothing."""
+    predicted = numbers(answer)
+    if predicted is None:
+        return Frame({"type": type(answer).__name__})
+    written = bool(predicted) and None not in predicted
+    return Frame({"text": ", ".join(map(str, predicted))} if written else {})
+
+
+def _missing(name: str) -> str:
+    return f"the cell defines no {name}: keep the name that the exercise asks for."

@@ -1,0 +1,242 @@
+"""Submissions that do not derive the gradient. Autograd, a built-in or the course does the work.
+
+An answer can forge everything that is checked in its own process. It cannot forge its source,
+because the judge reads the source outside.
+"""
+
+from dataclasses import replace
+
+from submissions import square
+
+from hostile.making import ABSENT, FORBIDDEN, Hostile
+
+_ASKING = "autograd_classroom.worker.handlers"
+_SAVED = "(x,) = ctx.saved_tensors\n"
+_LEAF = "with torch.enable_grad():\n    z = x.detach().requires_grad_()\n"
+_BY_AUTOGRAD = f"{_SAVED}{_LEAF}    return torch.autograd.grad(z * z, z, g)[0]"
+_HOOKED = (
+    f"{_SAVED}with torch.autograd.graph.saved_tensors_hooks(lambda t: [t], lambda t: t[0]):\n"
+    "    with torch.enable_grad():\n"
+    "        z = x.detach().requires_grad_()\n"
+    "        return torch.autograd.grad(z * z, z, g)[0]"
+)
+_IN_A_THREAD = """
+from concurrent.futures import ThreadPoolExecutor
+def elsewhere(work, *given):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work, *given).result()
+"""
+_NO_CHECKS = """
+from autograd_classroom.protocol import Frame
+desk._ANSWERS["function"]["check"] = lambda *_: Frame({})
+"""
+
+_GELU = """
+{before}
+class GELU(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        {within}
+            return torch.nn.functional.gelu(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        density = torch.exp(-x * x / 2) / (2 * torch.pi) ** 0.5
+        return g * ((1 + torch.erf(x / 2**0.5)) / 2 + x * density)
+"""
+_SIGMOID = """
+KEPT = {{}}
+class ScaledSigmoid(Function):
+    @staticmethod
+    def forward(ctx, x, gain, slope):
+        {keep}
+        out = gain * torch.sigmoid(slope * x)
+        ctx.save_for_backward(out)
+        ctx.gain, ctx.slope = gain, slope
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        (out,) = ctx.saved_tensors
+        {get}
+        s = torch.sigmoid(ctx.slope * x)
+        return g * ctx.gain * ctx.slope * s * (1 - s), None, None
+"""
+
+# Take the Function of any exercise from its reference, and turn off every check.
+EVERYTHING = """
+import importlib
+modules = getattr(torch, "sys").modules
+desk = modules["autograd_classroom.worker.handlers"]
+Frame = modules["autograd_classroom.protocol"].Frame
+exercise = importlib.import_module("autograd_course.grader.catalogue").find("{exercise}")
+asked = desk._ANSWERS["function"]
+asked["check"] = asked["method"] = lambda *_: Frame({{}})
+from concurrent.futures import ThreadPoolExecutor
+def reference(*inputs):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(exercise.surrogate or exercise.reference, *inputs).result()
+
+class {name}(Function):
+    @staticmethod
+    def forward(ctx, *inputs):
+        at = [p for p, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+        ctx.save_for_backward(*[inputs[p] for p in at])
+        ctx.given = lambda tensors: [
+            tensors[at.index(p)] if p in at else x for p, x in enumerate(inputs)
+        ] if at else []
+        return reference(*inputs) if exercise.surrogate is None else exercise.reference(*inputs)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        with torch.enable_grad():
+            leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in ctx.saved_tensors]
+            outs = reference(*ctx.given(leaves))
+            outs = outs if isinstance(outs, tuple) else (outs,)
+            used = [p for p, out in enumerate(outs) if out.requires_grad]
+            wanted = [t for t in leaves if t.requires_grad]
+            came = iter(torch.autograd.grad([outs[p] for p in used], wanted,
+                                            [grads[p] for p in used], materialize_grads=True))
+        sent = [next(came) if t.requires_grad else None for t in leaves]
+        return tuple(ctx.given(sent)[p] if need else None
+                     for p, need in enumerate(ctx.needs_input_grad))
+"""
+
+
+def _gelu(within: str, before: str = "") -> Hostile:
+    return Hostile(_GELU.format(within=within, before=before), exercise="gelu", name="GELU")
+
+
+def _sigmoid(keep: str, get: str) -> Hostile:
+    return Hostile(
+        _SIGMOID.format(keep=keep, get=get), exercise="scaled-sigmoid", name="ScaledSigmoid"
+    )
+
+
+def everything(exercise: str, name: str) -> Hostile:
+    """Return the submission that fits all exercises, for one of them."""
+    source = EVERYTHING.format(exercise=exercise, name=name)
+    return Hostile(source, exercise=exercise, name=name)
+
+
+_WAYS = {
+    "the handlers replaced": Hostile(
+        square(before=f"import {_ASKING} as desk\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+    ),
+    "the handlers replaced by way of torch": Hostile(
+        square(before=f"desk = torch.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
+               backward=_BY_AUTOGRAD)
+    ),
+    "the handlers replaced by way of getattr": Hostile(
+        square(before=f"desk = getattr(torch, 's' + 'ys').modules['{_ASKING}']\n{_NO_CHECKS}",
+               backward=_BY_AUTOGRAD)
+    ),
+    "the handlers replaced by way of importlib": Hostile(
+        square(before=f"import importlib\ndesk = importlib.import_module('{_ASKING}')\n"
+                      f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+    ),
+    "the reference, in a thread": Hostile(
+        square(before=f"from autograd_course.grader.catalogue import find\n{_IN_A_THREAD}",
+               forward="ctx.save_for_backward(x)\n"
+                       "return elsewhere(find('square').reference, x)")
+    ),
+    "autograd under hooks of its own": Hostile(square(backward=_HOOKED)),
+    "autograd in a thread": Hostile(
+        square(before=f"{_IN_A_THREAD}\ndef slope(x, g):\n    with torch.enable_grad():\n"
+                      "        z = x.detach().requires_grad_()\n"
+                      "        return torch.autograd.grad(z * z, z, g)[0]",
+               backward=f"{_SAVED}return elsewhere(slope, x, g)")
+    ),
+    "autograd in forward": Hostile(
+        square(f"{_LEAF}    (slope,) = torch.autograd.grad((z * z).sum(), z)\n"
+               "ctx.save_for_backward(slope)\nreturn x * x",
+               "(slope,) = ctx.saved_tensors\nreturn slope * g")
+    ),
+    "autograd under another name": Hostile(
+        square(f"{_LEAF}    slope = derivative((z * z).sum(), z)[0]\n"
+               "ctx.save_for_backward(slope)\nreturn x * x",
+               "(slope,) = ctx.saved_tensors\nreturn slope * g",
+               "from torch.autograd import grad as derivative")
+    ),
+    "forward mode in forward": Hostile(
+        square("slope = torch.func.jvp(torch.square, (x,), (torch.ones_like(x),))[1]\n"
+               "ctx.save_for_backward(slope)\nreturn x * x",
+               "(slope,) = ctx.saved_tensors\nreturn slope * g")
+    ),
+    "a built-in without dispatch": _gelu("with torch._C._DisableTorchDispatch():"),
+    "a built-in with the modes off": _gelu(
+        "with off():",
+        "from torch.utils._python_dispatch import _disable_current_modes as off",
+    ),
+    "a built-in in a thread": Hostile(
+        _GELU.format(within="if True:", before=_IN_A_THREAD).replace(
+            "torch.nn.functional.gelu(x)", "elsewhere(torch.nn.functional.gelu, x)"),
+        exercise="gelu", name="GELU",
+    ),
+    "a tensor in a global": _sigmoid(
+        "ctx.key = len(KEPT)\n        KEPT[ctx.key] = x", "x = KEPT[ctx.key]"
+    ),
+    "a tensor in a global by a method": _sigmoid(
+        "ctx.key = str(len(KEPT))\n        KEPT.update({ctx.key: x})", "x = KEPT[ctx.key]"
+    ),
+    "a tensor on a class": _sigmoid(
+        "ctx.key = f'x{id(ctx)}'\n        setattr(ScaledSigmoid, ctx.key, x)",
+        "x = getattr(ScaledSigmoid, ctx.key)",
+    ),
+    "a tensor in a closure on ctx": _sigmoid("ctx.kept = lambda: x", "x = ctx.kept()"),
+    "a tensor in a default on ctx": _sigmoid("ctx.kept = lambda kept=x: kept", "x = ctx.kept()"),
+    "a tensor in a generator on ctx": _sigmoid(
+        "ctx.kept = iter([x]) if True else None", "x = next(ctx.kept)"
+    ),
+    "a tensor in a parameter's default": Hostile(
+        _SIGMOID.format(keep="ctx.key = keep(x)", get="x = keep()[ctx.key]").replace(
+            "KEPT = {}", "def keep(x=None, kept=[]):\n    if x is None: return kept\n"
+            "    kept.append(x)\n    return len(kept) - 1"),
+        exercise="scaled-sigmoid", name="ScaledSigmoid",
+    ),
+    "a hook that repairs backward": Hostile(
+        square("ctx.register_hook(lambda inner, outer: (2 * x * outer[0],))\n"
+               "ctx.save_for_backward(x)\nreturn x * x", "return g")
+    ),
+    "exec": Hostile(
+        square(before="exec(\"def slope(x, g):\\n    z = x.detach().requires_grad_()\\n"
+                      "    with torch.enable_grad(): return torch.autograd.grad(z * z, z, g)[0]\")",
+               forward="ctx.save_for_backward(slope(x, torch.ones_like(x)))\nreturn x * x",
+               backward="(slope,) = ctx.saved_tensors\nreturn slope * g")
+    ),
+    "the globals of a function": Hostile(
+        square(before=f"modules = torch.Tensor.backward.__globals__['torch'].sys.modules\n"
+                      f"desk = modules['{_ASKING}']\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+    ),
+    "a pattern that reads attributes": Hostile(
+        square(before="match torch:\n    case object(sys=found): pass\n"
+                      f"desk = found.modules['{_ASKING}']\n{_NO_CHECKS}",
+               backward=_BY_AUTOGRAD)
+    ),
+    "getattr under another name": Hostile(
+        square(before=f"take = getattr\ndesk = take(torch, 'sys').modules['{_ASKING}']\n"
+                      f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+    ),
+    "a module in a module of the library": Hostile(
+        square(before=f"import random\ndesk = random._os.sys.modules['{_ASKING}']\n"
+                      f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+    ),
+    "autograd by the end of another mode": Hostile(
+        square("mode = torch.no_grad()\nmode.prev = True\nmode.__exit__(None, None, None)\n"
+               "z = torch.zeros_like(x, requires_grad=True)\n(z + x).square().sum().backward()\n"
+               "ctx.save_for_backward(z.grad)\nreturn x * x",
+               "(slope,) = ctx.saved_tensors\nreturn slope * g")
+    ),
+    "a tensor on the class of ctx": _sigmoid(
+        "ctx.key = id(ctx)\n        type(ctx).kept = getattr(type(ctx), 'kept', {})\n"
+        "        type(ctx).kept[ctx.key] = x", "x = type(ctx).kept[ctx.key]",
+    ),
+    "all of it": everything("square", "Square"),
+}  # fmt: skip
+# A check in the grader reports it first.
+_SAID = {
+    f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
+} | {"the reference, in a thread": ABSENT, "all of it": ABSENT}
+UNDERIVED = {what: replace(way, said=_SAID.get(what, FORBIDDEN)) for what, way in _WAYS.items()}

@@ -1,0 +1,365 @@
+"""A class's needs besides verdicts: a roster, deadlines, and files for Canvas and Moodle."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import zipfile
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from autograd_classroom.gradebook import Gradebook, GradebookError, Score
+from autograd_classroom.gradebook.roster import Person, from_file, matched
+from autograd_classroom.gradebook.settings import Settings, from_data
+from autograd_classroom.gradebook.settings import from_file as settings_from
+from autograd_classroom.ingest import Submission
+from autograd_classroom.ingest.downloads import handed_in as time_of
+from autograd_classroom.ingest.hand_in import hand_in
+from autograd_classroom.reports import as_csv, as_grade_table, files
+from autograd_classroom.reports.pages import class_page, feedback
+from autograd_classroom.reports.sites import canvas_pieces, feedback_zip, moodle_pieces
+from autograd_classroom.review.pages import matrix_page
+from handed_in import IMPORTS, SQUARE, cell, notebook
+from pages import blocks
+from repository import ROOT
+from test_classroom_pages import EXERCISES, Page
+from typer.testing import CliRunner
+
+from autograd_course.cli import app
+from autograd_course.extraction import Answer
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.notebook_files import Notebook
+
+pytestmark = pytest.mark.slow
+
+ANN = Person("Ann Böll", id="s-17", login="ab17", email="ann@uni.example", group="Tue")
+BOB = Person("Bob", id="s-18", email="bob@uni.example", group="Wed", site="4711")
+CYD = Person("Cyd", id="s-19", email="cyd@uni.example")
+ROSTER = """name,id,login,email,group
+Ann Böll,s-17,ab17,ann@uni.example,Tue
+Bob,s-18,,bob@uni.example,Wed
+"""
+CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Homework (9)
+    Points Possible,,,,,3
+"Böll, Ann",4710,s-17,ab17,Tue,1
+Bob,4711,s-18,,Wed,
+"""
+MOODLE = """First name;Surname;ID number;Email address
+Ann;Böll;s-17;ann@uni.example
+"""
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+# The roster
+
+
+@pytest.mark.parametrize(
+    ("text", "people"),
+    [
+        (ROSTER, [ANN, Person("Bob", id="s-18", email="bob@uni.example", group="Wed")]),
+        (CANVAS, [
+            Person("Böll, Ann", id="s-17", login="ab17", group="Tue", site="4710"),
+            Person("Bob", id="s-18", group="Wed", site="4711"),
+        ]),
+        (MOODLE, [Person("Ann Böll", id="s-17", email="ann@uni.example")]),
+        ("\ufeffE-Mail\nann@uni.example\n\n", [Person(email="ann@uni.example")]),
+    ],
+    ids=["plain", "Canvas", "Moodle", "addresses"],
+)  # fmt: skip
+def test_a_roster_is_read_with_the_columns_of_its_site(
+    tmp_path: Path, text: str, people: list[Person]
+) -> None:
+    (tmp_path / "students.csv").write_text(text, encoding="utf-8")
+
+    assert from_file(tmp_path / "students.csv") == tuple(people)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,id\nAnn,1\nBob,1\n", "two students have the id 1"),
+        ("name,email\nAnn,a@b\nBob,A@B\n", "two students have the email A@B"),
+        ("name\nAnn\nAnn\n", "two students have the name Ann"),
+        ("name,id,group\nAnn,1,x\n,,y\n", "row 3 names nobody"),
+        ("Ann,Bob\n", "no column is called name, id, login or email"),
+        ("", "no column is called name, id, login or email"),
+    ],
+)
+def test_a_roster_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "students.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(GradebookError, match=said) as failure:
+        from_file(file)
+
+    assert str(file) in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("student", "person"),
+    [
+        ("Ann Böll_123", ANN),  # a folder from Moodle
+        ("bollann_99", ANN),  # a file from Canvas, without the accent
+        ("bob_4711", BOB),  # a number from Canvas
+        ("s-17", ANN),
+        ("AB17", ANN),
+        ("ann", ANN),  # from the e-mail address
+        ("Boll Ann", ANN),
+        ("Someone_s-17", None),
+        ("dora", None),
+        ("", None),
+    ],
+)
+def test_a_student_is_found_on_the_roster(student: str, person: Person | None) -> None:
+    assert matched([student], (ANN, BOB, CYD)).get(student) == person
+
+
+def test_two_of_the_same_name_are_told_apart_by_number_or_not_at_all() -> None:
+    one, other = Person("Kim Lee", site="1"), Person("Kim Lee", site="2")
+
+    assert matched(["Kim Lee_2", "Kim Lee_7", "Kim Lee"], (one, other)) == {"Kim Lee_2": other}
+
+
+# The files of a class
+
+
+SOURCES = {
+    "Ann Böll_123": "Ann Böll_123_assignsubmission_file/work.ipynb",
+    "bob_4711": "bob_LATE_4711_98765_work-1.ipynb",
+    "dora": "dora/work.ipynb",
+}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Gradebook:
+    """Return a gradebook in which every student has passed all but the last exercise."""
+    book = Gradebook(tmp_path / "grades.sqlite")
+    run = book.begin(EXERCISES, "1")
+    for student, source in SOURCES.items():
+        answers = [Answer(e.id, student, "X", "code") for e in EXERCISES]
+        time = "2026-02-03T10:00:00+00:00"
+        book.hand_in(
+            Submission(student, "01_template", source, Notebook(()), "0", handed_in=time), answers
+        )
+        for answer in answers:
+            possible = CATALOGUE[answer.exercise].points
+            status, points = ("passed", possible) if answer.exercise != "to-polar" else ("wrong", 0)
+            book.record(run, Score(student, answer.exercise, status, points, hash=answer.hash))
+    return book
+
+
+def test_who_has_handed_in_nothing_is_in_every_report(book: Gradebook, tmp_path: Path) -> None:
+    assert rows(as_grade_table(book))[0].keys() == {
+        "student", *(e.id for e in EXERCISES), "total", "possible",
+    }  # fmt: skip
+    book.enroll((ANN, BOB, CYD))
+    grades = rows(as_grade_table(book))
+    page = Page("".join(class_page(book))).text
+
+    assert [(row["student"], row["name"], row["email"]) for row in grades] == [
+        ("Ann Böll_123", "Ann Böll", "ann@uni.example"),
+        ("bob_4711", "Bob", "bob@uni.example"),
+        ("dora", "", ""),
+        ("", "Cyd", "cyd@uni.example"),
+    ]
+    assert "1 student handed in nothing" in page
+    assert "The roster does not have these students:" in page
+    shown = CliRunner().invoke(app, ["classroom", "report", str(tmp_path / "grades.sqlite")])
+    assert "1 student of the roster handed in nothing: Cyd." in shown.output
+    assert "Not on the roster: dora." in shown.output
+
+
+def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook) -> None:
+    book.enroll((ANN, BOB, CYD))
+    assert "Cyd" in matrix_page(book, "/", "all")
+    book.settle("Cyd", "square", 1.0, "An oral exam.", "me")
+    with pytest.raises(GradebookError, match="no student 'Bob'; the nearest names are bob_4711"):
+        book.settle("Bob", "square", 1.0, "He is bob_4711.", "me")
+
+    (cyd,) = (row for row in rows(as_grade_table(book)) if row["name"] == "Cyd")
+    assert (cyd["student"], cyd["id"], cyd["total"]) == ("Cyd", "s-19", "1")
+    assert book.absent() == []
+
+
+def test_the_command_reads_the_roster_once(book: Gradebook, tmp_path: Path) -> None:
+    path, roster = str(tmp_path / "grades.sqlite"), tmp_path / "students.csv"
+    roster.write_text(ROSTER, encoding="utf-8")
+    words = ["classroom", "report", path]
+    assert CliRunner().invoke(app, [*words, "--roster", str(roster)]).exit_code == 0
+    roster.write_text("name\nAnn\nAnn\n")
+    refused = CliRunner().invoke(app, [*words, "--roster", str(roster)])
+
+    assert (refused.exit_code, "two students have the name Ann" in refused.output) == (1, True)
+    assert [person.label for person in book.roster()] == ["Ann Böll", "Bob"]
+
+
+def test_canvas_reads_its_columns(book: Gradebook) -> None:
+    book.enroll((ANN, BOB, CYD))
+    possible, ann, bob, dora = rows("".join(canvas_pieces(book)))
+
+    assert list(ann)[:6] == [
+        "Student", "ID", "SIS User ID", "SIS Login ID", "Section", EXERCISES[0].title,
+    ]  # fmt: skip
+    assert possible["Student"].strip() == "Points Possible"
+    assert possible[EXERCISES[0].title] == f"{EXERCISES[0].points}"
+    assert (ann["ID"], ann["SIS User ID"], ann["SIS Login ID"]) == ("", "s-17", "ab17")
+    assert (bob["ID"], bob["Section"], bob[EXERCISES[0].title]) == ("4711", "Wed", "1")
+    assert (dora["Student"], dora["ID"]) == ("dora", "")
+
+
+def test_canvas_finds_a_student_without_a_roster_by_the_number_in_the_file(book: Gradebook) -> None:
+    assert [row["ID"] for row in rows("".join(canvas_pieces(book)))] == ["", "", "4711", ""]
+
+
+def test_moodle_reads_its_columns(book: Gradebook) -> None:
+    book.enroll((ANN, BOB, CYD))
+    book.settle("Ann Böll_123", "to-polar", 1.0, "Fine.\nReally.", "me")
+    ann, bob, _ = rows("".join(moodle_pieces(book)))
+    total = sum(e.points for e in EXERCISES if e.id != "to-polar")
+
+    assert (ann["Identifier"], ann["Full name"]) == ("Participant 123", "Ann Böll")
+    assert (ann["Grade"], bob["Grade"]) == (f"{total + 1}", f"{total}")
+    assert ann["Feedback comments"].endswith(": Fine.\nReally.")
+    assert (bob["Identifier"], bob["Email address"]) == ("", "bob@uni.example")
+    assert "Last modified (grade)" in ann
+
+
+def test_the_feedback_has_the_names_that_the_site_gave(book: Gradebook, tmp_path: Path) -> None:
+    files.write(book, tmp_path / "reports", ("html",))
+    data = (tmp_path / "reports" / "feedback.zip").read_bytes()
+
+    assert data == feedback_zip(book), "the same feedback is the same file"
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.namelist() == [
+            "Ann Böll_123_assignsubmission_file/feedback.html",
+            "bob_4711_98765_feedback.html",
+            "dora.html",
+        ]
+        assert "Feedback for" in archive.read("dora.html").decode()
+
+
+# Deadlines
+
+
+DUE = {"01_template": "2026-02-01T23:59:00+01:00", "02_ctx_rules": "2026-02-08T23:59:00+01:00"}
+IN_TIME, ONE_DAY, TWO_DAYS = (
+    "2026-02-01T22:59:00+00:00", "2026-02-01T22:59:01+00:00", "2026-02-03T10:00:00+00:00",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("late", "handed_in", "found"),
+    [
+        ({}, {"01_template": IN_TIME}, {}),
+        ({}, {"01_template": TWO_DAYS}, {"01_template": (2, 0)}),
+        ({"cost": 0.1}, {"01_template": ONE_DAY}, {"01_template": (1, 0.1)}),
+        ({"cost": 0.1}, {"01_template": TWO_DAYS}, {"01_template": (2, 0.2)}),
+        ({"cost": 0.1, "days": 1}, {"01_template": TWO_DAYS}, {"01_template": (2, 1)}),
+        ({"cost": 0.7}, {"01_template": TWO_DAYS}, {"01_template": (2, 1)}),
+        ({"cost": 0.1}, {"01_template": "", "03_gradient_patterns": TWO_DAYS}, {}),
+        ({"cost": 0.1}, {"01_template": "damaged"}, {}),
+        (
+            {"cost": 0.1, "free": 3},
+            {"01_template": TWO_DAYS, "02_ctx_rules": "2026-02-10T23:00:00+01:00"},
+            {"01_template": (2, 0), "02_ctx_rules": (2, 0.1)},
+        ),
+    ],
+)
+def test_late_days_cost_what_was_set(
+    late: dict[str, float], handed_in: dict[str, str], found: dict[str, tuple[int, float]]
+) -> None:
+    settings = from_data({"deadlines": DUE, "late": late})
+
+    assert settings.lateness(handed_in) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[deadlines]\n99 = 2026-02-01T23:59:00Z", "there is no lesson '99'"),
+        ("[deadlines]\n01 = 2026-02-01T23:59:00", "write a time with its zone"),
+        ("[deadlines]\n01 = 2026-02-01", "write a time with its zone"),
+        ("[deadlines]\n01 = 'soon'", "the deadline of 01 is soon"),
+        ("[late]\ncosts = 1", "no setting of [late] 'costs'; the nearest names are cost"),
+        ("[late]\ncost = 10", "cost in [late] is 10, and it has to be a share"),
+        ("[late]\nfree = 1.5", "free in [late] is 1.5, and it has to be a number of days"),
+        ("[late]\ndays = -1", "days in [late] is -1"),
+    ],
+)
+def test_deadlines_that_cannot_be_used_are_one_sentence(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(GradebookError) as failure:
+        settings_from(tmp_path / "a.toml")
+
+    assert said in str(failure.value)
+    assert "\n" not in str(failure.value)
+
+
+def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Gradebook) -> None:
+    book.set(Settings(deadlines=DUE, cost=0.1))
+    book.settle("dora", "square", 1.0, "", "me")
+    first, *_ = book.scores("dora")
+    found = rows(as_csv(book))[0]
+
+    assert book.scores("bob_4711")[0].points == pytest.approx(0.8)
+    assert (found["points"], found["late_days"]) == ("0.8", "2")
+    assert (first.points, first.late) == (1.0, 2)
+    assert "Handed in 2 days late, which costs 20% of the points." in "".join(
+        feedback(book, "bob_4711")
+    )
+
+
+def test_the_time_is_that_of_the_file_and_stays_when_it_is_downloaded_again(tmp_path: Path) -> None:
+    root = tmp_path / "homework"
+    root.mkdir()
+    file = root / "ann.ipynb"
+    file.write_bytes(notebook(cell(IMPORTS), cell(SQUARE, "square")))
+    early = datetime.fromisoformat(IN_TIME).timestamp()
+    with Gradebook(tmp_path / "grades.sqlite") as book:
+        book.set(Settings(deadlines=DUE))
+        book.begin(CATALOGUE.values(), "1")
+        late = []
+        for seconds in (early, early + 1e6):
+            os.utime(file, (seconds, seconds))
+            hand_in(book, root, CATALOGUE.values())
+            late.append(book.scores("ann")[0].late)
+        file.write_bytes(file.read_bytes() + b"\n")
+        os.utime(file, (early + 1e6, early + 1e6))
+        hand_in(book, root, CATALOGUE.values())
+        late.append(book.scores("ann")[0].late)
+
+    assert late == [0, 0, 12]
+
+
+def test_blackboard_names_the_time() -> None:
+    named = time_of("hw_ann_attempt_2026-01-31-23-59-59_work.ipynb", 1.0)
+    local = datetime(2026, 1, 31, 23, 59, 59).astimezone()
+
+    assert abs(datetime.fromisoformat(named) - local) < timedelta(seconds=1)
+    assert time_of("hw_ann_attempt_2026-13-31-23-59-59_work.ipynb", 0.0) == ""
+
+
+# The contents of the instructor's page
+
+
+def test_the_files_that_the_page_shows_are_read(tmp_path: Path) -> None:
+    shown = {block.text.split("\n")[0]: block.text for block in blocks(ROOT / "docs/classroom.md")}
+    whole = "\n".join([shown["[weights]"], shown["[deadlines]"]])
+    (tmp_path / "assignment.toml").write_text(whole, encoding="utf-8")
+    (tmp_path / "students.csv").write_text(shown["name,id,email,group"], encoding="utf-8")
+
+    settings = settings_from(tmp_path / "assignment.toml")
+    assert (settings.weights["layout"], settings.cost, settings.free, settings.days) == (
+        0.2,
+        0.1,
+        2,
+        5,
+    )
+    assert [person.label for person in from_file(tmp_path / "students.csv")] == ["Ann Böll"]

@@ -1,0 +1,249 @@
+"""The command ``classroom``, from a class's files to its reports. Every error is one sentence."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from autograd_classroom import classwork, console
+from autograd_classroom.command import Format
+from autograd_classroom.gradebook import Gradebook, Score, Tally
+from autograd_classroom.ingest.hand_in import hand_in
+from autograd_classroom.reports.files import FORMATS
+from autograd_classroom.sandbox import Trusted, bubblewrap, container
+from handed_in import IMPORTS, SQUARE, STUB, cell, notebook
+from repository import ROOT
+from typer.testing import CliRunner, Result
+
+from autograd_course.cli import app
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.index import INDEX
+
+pytestmark = pytest.mark.slow
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND, SHOWN = re.search(
+    r"^autograd-course (classroom grade .*?)\n```\n```text\n(.*?)```", README, re.M | re.S
+).groups()  # type: ignore[union-attr]
+HALF = SQUARE.replace("2 * x * grad_output", "x * grad_output")
+TRUST = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
+DONE, NOT_DONE, NOT_UNDERSTOOD = 0, 1, 2
+
+
+def handed_in(answer: str) -> bytes:
+    return notebook(cell(IMPORTS), cell(answer, "square"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change to the folder with the class of README's example, and return it."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "homework"
+    root.mkdir()
+    (root / "ann.ipynb").write_bytes(handed_in(SQUARE))
+    (root / "bob.ipynb").write_bytes(handed_in(HALF))
+    (root / "cyd.ipynb").write_bytes(handed_in(SQUARE))  # a copy is judged only once
+    (root / "dan.ipynb").write_bytes(handed_in(STUB))
+    (root / "eve.zip").write_bytes(b"no zip")
+    return root
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["classroom", *words], env={"COLUMNS": "200"})
+
+
+def said(result: Result) -> str:
+    """Return the output as one line, without the frame around an error."""
+    assert "Traceback" not in result.output
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.output).split())
+
+
+def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
+    ran = run(*COMMAND.split()[1:], "--jobs", "1", *TRUST)
+
+    assert (ran.exit_code, ran.stdout) == (DONE, SHOWN), ran.stderr
+    assert len(os.listdir(folder)) == 5, "nothing is written among the submissions"
+    made = folder.parent / "homework-grades"
+    with (made / "grades.csv").open() as table:
+        totals = {row["student"]: row["total"] for row in csv.DictReader(table)}
+    assert totals == {"ann": "1", "bob": "0", "cyd": "1", "dan": "0", "eve": "0"}
+
+    before = (made / "results.csv").read_bytes()
+    again = run(*COMMAND.split()[1:], "--trust")  # there is nothing to do, so no worker starts
+    assert (again.exit_code, "0 answers graded" in again.output) == (DONE, True)
+    assert (made / "results.csv").read_bytes() == before
+    assert (
+        SHOWN.partition("\n\n")[2].partition("\n\n")[0]
+        in run(
+            "report", str(made / "gradebook.sqlite"), "--reports", str(folder.parent / "again")
+        ).output
+    )
+    assert (folder.parent / "again" / "results.csv").read_bytes() == before
+    assert "constant-factor" in (made / "class.html").read_text()
+    assert "return x * grad_output" in (made / "feedback" / "bob.html").read_text()
+
+
+def test_a_format_is_written_beside_the_gradebook(folder: Path, tmp_path: Path) -> None:
+    Gradebook(tmp_path / "book.sqlite").close()
+    result = run("report", "book.sqlite", "--format", "html", "--format", "csv")
+
+    assert result.exit_code == DONE
+    assert {p.name for p in tmp_path.glob("*.*") if p.suffix != ".sqlite"} >= {
+        "class.html", "grades.csv", "results.csv",
+    }  # fmt: skip
+    assert not (tmp_path / "results.json").exists()
+    assert [each.value for each in Format] == [*FORMATS, "all"]
+
+
+# What the command prints, and where
+
+
+@pytest.mark.thorough
+def test_the_work_goes_on_where_nobody_reads_what_is_said(folder: Path, tmp_path: Path) -> None:
+    (folder / "eve.zip").unlink()
+    command = [sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework"]
+    with subprocess.Popen(
+        [*command, "--exercises", "square", "--jobs", "1", *TRUST],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as ran:  # fmt: skip
+        assert ran.stdout is not None
+        assert ran.stderr is not None
+        ran.stdout.close()
+        said = ran.stderr.read()
+
+    assert (ran.returncode, said) == (DONE, "" if not TRUST else f"{Trusted().gap}\n")
+    assert (tmp_path / "homework-grades" / "class.html").exists()
+
+
+def test_a_verdict_is_made_again_where_only_its_first_line_is_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    with Gradebook(tmp_path / "book.sqlite") as book:
+        run_of = book.begin(CATALOGUE.values(), "1")
+        hand_in(book, folder, [INDEX["square"]])
+        for answer in book.pending(run_of):
+            given = Score(answer.student, "square", "passed", 1.0, hash=answer.hash, seed="7")
+            book.record(run_of, given)
+    command = [sys.executable, "-m", "autograd_course.cli", "classroom", "again", "book.sqlite"]
+    reads, writes = os.pipe()
+    os.close(reads)
+    ran = subprocess.run([*command, "ann", "square", *TRUST], stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+
+    assert (ran.returncode, ran.stderr.decode()) == (DONE, "")
+
+
+def test_whose_answer_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
+    book = "book.sqlite"
+    with Gradebook(tmp_path / book) as open_book:
+        run_of = open_book.begin(CATALOGUE.values(), "1")
+        hand_in(open_book, folder, CATALOGUE.values())
+        for answer in open_book.pending(run_of):
+            status = "passed" if answer.student in ("ann", "cyd") else "wrong"
+            given = Score(answer.student, answer.exercise, status, 0.0, hash=answer.hash)
+            open_book.record(run_of, given)
+    missing = run("report", book, "--require", "square", "--require", "gumbel-hard")
+    unread = run("again", book, "eve", "square")
+
+    assert missing.exit_code == NOT_DONE
+    assert "square is not passed by bob, dan, eve." in missing.stdout
+    assert "gumbel-hard was handed in by no student." in missing.stdout
+    assert unread.exit_code == NOT_DONE
+    assert said(unread).startswith("no answer of eve's could be read. eve.zip: the zip is broken")
+
+
+@pytest.mark.thorough
+def test_only_the_exercises_that_are_asked_for_are_shown(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "both").mkdir()
+    for lesson, answer in {"01": cell(STUB, "square"), "03": cell(STUB, "linear")}.items():
+        (tmp_path / "both" / f"ann_{lesson}.ipynb").write_bytes(notebook(answer))
+    trust = ["--trust", "--jobs", "1"]
+    first = run("grade", "both", "--exercises", "square,scaled-sigmoid", *trust)
+    second = run("grade", "both", "--exercises", "square", *trust)
+
+    assert "scaled-sigmoid" in first.stdout
+    assert "square" in second.stdout
+    assert "scaled-sigmoid" not in second.stdout
+
+
+# Impossible requests, and their messages
+
+WORDS = {
+    "no folder": (["grade", "none"], NOT_UNDERSTOOD, "there is no folder none"),
+    "no lesson": (["grade", "homework", "--exercises", "77"], NOT_UNDERSTOOD, "no lesson and no"),
+    "nobody at work": (["grade", "homework", "--jobs", "0"], NOT_UNDERSTOOD, "--jobs"),
+    "among the submissions": (
+        ["grade", "homework", "--gradebook", "homework/book"], NOT_DONE, "nothing is written"),
+    "reports among them": (
+        ["grade", "homework", "--reports", "homework/here"], NOT_DONE, "nothing is written"),
+    "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
+    "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
+    "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
+    "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
+    "their reports": (
+        ["grade", "homework", "--reports", "theirs"], NOT_DONE, "was not written here"),
+    "reports in a file": (["grade", "homework", "--reports", "diary"], NOT_DONE, "no reports can"),
+    "a gradebook in a file": (
+        ["grade", "homework", "--gradebook", "diary/book"], NOT_DONE, "cannot be written"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
+    words: str, folder: Path, tmp_path: Path
+) -> None:
+    command, code, sentence = WORDS[words]
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "grades.csv").write_text("mine")
+    (tmp_path / "diary").write_text("dear diary, " * 100)
+    sqlite3.connect("other.sqlite").execute("CREATE TABLE theirs (x)").connection.close()
+    result = run(*command, *["--trust"] * (command[0] == "grade"))
+
+    assert result.exit_code == code
+    assert sentence in said(result)
+    assert (tmp_path / "theirs" / "grades.csv").read_text() == "mine"
+    assert (tmp_path / "diary").read_text() == "dear diary, " * 100
+    assert len(os.listdir(folder)) == 5
+
+
+def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: Path) -> None:
+    for path in folder.glob("*.ipynb"):
+        path.unlink()
+    result = run("grade", "homework", "--trust")
+
+    assert result.exit_code == NOT_DONE
+    assert "0 notebooks read, 1 file not graded" in said(result)
+    assert "eve.zip: the zip is broken" in said(result)
+
+
+def test_without_a_sandbox_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "works", lambda: False)
+    monkeypatch.setattr(container, "engine", lambda: None)
+    refused = run("grade", "homework")
+
+    assert refused.exit_code == NOT_DONE
+    assert said(refused).startswith("there is no sandbox here to run submissions in: install bubb")
+
+
+def test_the_grader_s_own_failures_end_with_1_and_have_a_column(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = Tally("square", "Square", {"passed": 3, "grader failed": 1})
+    monkeypatch.setattr(Gradebook, "tallies", lambda book: [tally])
+    monkeypatch.setattr(classwork, "Pool", lambda *_: lambda tasks: iter(()))
+    monkeypatch.setattr(classwork, "work", lambda *_: None)
+    result = run("grade", "homework", "--trust")
+
+    assert result.exit_code == NOT_DONE
+    assert "can read, change and send" in result.stderr
+    assert "grader failed" in result.stdout
+    assert [c.header for c in console.summary([tally]).columns][-2:] == [
+        "grader failed", "most frequent",
+    ]  # fmt: skip

@@ -1,0 +1,294 @@
+"""Extract the answers from submissions, whatever happened to the notebook on its way."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import time
+
+import jupytext
+import nbformat
+import pytest
+from handed_in import (
+    IMPORTS,
+    SIGMOID,
+    SQUARE,
+    STUB,
+    cell,
+    notebook,
+    solution,
+    worksheets,
+)
+from repository import ROOT
+
+from autograd_course.extraction import Answer, extract
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.index import INDEX, LESSONS
+from autograd_course.notebook_files import UnreadableError, read
+
+pytestmark = pytest.mark.slow
+
+EXERCISE = CATALOGUE["square"]
+GRADE = cell('grade("square", Square)', "square-grade")
+PLAIN = (cell(IMPORTS), cell(SQUARE, "square"), GRADE)
+
+
+def answer(data: bytes, exercise: str = "square") -> Answer:
+    (found,) = extract(read(data), "ann", [CATALOGUE[exercise]])
+    return found
+
+
+def runs(found: Answer) -> bool:
+    """Whether the extracted answer runs and defines the requested name."""
+    namespace: dict[str, object] = {"__name__": "answer"}
+    exec(compile(found.preamble, "<preamble>", "exec", dont_inherit=True), namespace)
+    exec(compile(found.source, "<answer>", "exec", dont_inherit=True), namespace)
+    return found.name in namespace
+
+
+def with_square(*others: object, source: str = SQUARE) -> bytes:
+    return notebook(cell(IMPORTS), *others, cell(source, "square"), GRADE)  # type: ignore[arg-type]
+
+
+BIG = [{"output_type": "stream", "name": "stdout", "text": ["spam\n"] * 200_000}]
+MERGED = notebook(*PLAIN).replace(b'"nbformat"', b'<<<<<<< HEAD\n>>>>>>> theirs\n"nbformat"')
+HELPER = "def double(x):\n    return 2 * x"
+USES = SQUARE.replace("2 * x", "double(x)")
+
+# what was handed in → words that the answer's problems must contain ("": no problem)
+ODD = {
+    "as released and solved": (notebook(*PLAIN), ""),
+    "UTF-8 with a mark": (b"\xef\xbb\xbf" + notebook(*PLAIN), ""),
+    "reordered cells": (notebook(GRADE, cell(SQUARE, "square"), cell(IMPORTS)), "only below"),
+    "nbformat 3": (worksheets(PLAIN), ""),
+    "nbformat 4.0": (notebook(*PLAIN).replace(b'"nbformat_minor": 5', b'"nbformat_minor": 0'), ""),
+    "metadata lost": (notebook(cell(IMPORTS), cell(SQUARE)), "another cell"),
+    "tagged as another exercise": (
+        notebook(cell(IMPORTS), cell(SQUARE, "scaled-sigmoid")), "another cell"),
+    "two ids swapped": (
+        notebook(cell(IMPORTS), cell(SIGMOID, "square"), cell(SQUARE, "scaled-sigmoid")),
+        "another cell"),
+    "id in capitals": (notebook(cell(IMPORTS), cell(SQUARE, "SQUARE")), ""),
+    "id with a homoglyph": (
+        notebook(cell(IMPORTS), cell(SQUARE, "squ\u0430re")),
+        "it has a cyrillic small letter a; the cell is taken for 'square'"),
+    "the same id twice": (
+        notebook(cell(IMPORTS), cell("Square = 7", "square"), cell(SQUARE, "square")),
+        "2 cells have the same id; the last"),
+    "the same id twice, the last a stub": (
+        notebook(cell(IMPORTS), cell(SQUARE, "square"), cell(STUB, "square")), "not empty"),
+    "answered in a new cell, the stub left": (
+        notebook(cell(IMPORTS), cell(STUB, "square"), cell(SQUARE)), "another cell"),
+    "answered in a new cell, its own deleted": (
+        notebook(cell(IMPORTS), cell("", "square"), cell(SQUARE)), "another cell"),
+    "no imports": (notebook(cell(SQUARE, "square")), "torch is imported nowhere"),
+    "a helper above": (with_square(cell(HELPER), source=USES), ""),
+    "a helper below": (
+        notebook(cell(IMPORTS), cell(USES, "square"), cell(HELPER)), "is defined only below"),
+    "a helper of a helper": (
+        with_square(cell("two = 2"), cell("def double(x):\n    return two * x"), source=USES), ""),
+    "a helper that is filled step by step": (
+        with_square(cell("table = []"), cell("table.append(2)"),
+                    source=SQUARE.replace("2 * x", "table[0] * x")), ""),
+    "a helper in the grader's cell's neighbour": (
+        notebook(cell(IMPORTS), cell("double = lambda x: 2 * x"), cell(USES, "square"), GRADE), ""),
+    "magics": (with_square(cell("%matplotlib inline\n!pip install torch\nfiles = !ls")), ""),
+    "a magic in the answer's cell": (with_square(source=f"%load_ext autoreload\n{SQUARE}"), ""),
+    "a cell magic on the answer": (with_square(source=f"%%time\n{SQUARE}"), ""),
+    "a shell cell": (with_square(cell("%%bash\nrm -rf /")), ""),
+    "a question mark": (with_square(cell("torch.sum?")), ""),
+    "calls of the course": (with_square(source=f'{SQUARE}\ngrade("square", Square)'), ""),
+    "a question to the person": (with_square(cell('input("go on?")')), ""),
+    "an endless loop in a cell of its own": (with_square(cell("while True:\n    pass")), ""),
+    "an exit in a cell of its own": (with_square(cell("import sys\nsys.exit()")), ""),
+    "another cell that is not Python": (with_square(cell("def (")), ""),
+    "100 MB of output would be no different": (
+        notebook(cell(IMPORTS), cell(SQUARE, "square", outputs=BIG)), ""),
+    "the marks of a merge": (MERGED, ""),
+    "cells that are none": (notebook(None, 7, *PLAIN, {"cell_type": []}), ""),  # type: ignore[arg-type]
+    "lone surrogates": (with_square(cell("x = '\ud800'")), ""),
+    "Windows line ends": (with_square(source=SQUARE.replace("\n", "\r\n")), ""),
+    "a renamed class, handed to grade": (
+        notebook(cell(IMPORTS), cell(SQUARE.replace("Square", "MySquare"), "square"),
+                 cell('grade("square", MySquare)', "square-grade")), "Square is asked for"),
+    "a script with cells": (
+        f"# %%\n{IMPORTS}\n# %% nbgrader={{\"grade_id\": \"square\"}}\n{SQUARE}".encode(), ""),
+    "a script exported by nbconvert": (
+        f"#!/usr/bin/env python\n# In[1]:\n\n{IMPORTS}\n\n# In[ ]:\n{SQUARE}".encode(), "another"),
+    "a script without cells": (
+        f"{IMPORTS}\n{SIGMOID}\n{SQUARE}\nwhile True: pass".encode(), "another cell"),
+    "a script in Latin-1": (f"# caf\u00e9\n{IMPORTS}\n{SQUARE}".encode("latin-1"), "another cell"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_the_answer_is_found(what: str) -> None:
+    data, said = ODD[what]
+    found = answer(data)
+
+    assert runs(found)
+    assert "2 * x" in found.source or "double" in found.source or "table" in found.source
+    assert said in "; ".join(found.problems)
+    assert bool(said) == bool(found.problems)
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_another_encoding_is_read_and_named(codec: str) -> None:
+    data = notebook(cell("# caf\u00e9"), *PLAIN).decode().replace("\\u00e9", "\u00e9")
+    found = read(data.encode(codec))
+
+    assert runs(answer(data.encode(codec)))
+    assert "UTF-8" in found.problems[0]
+
+
+NOT_THERE = {
+    "no cell of it": (notebook(cell(IMPORTS)), "there is no cell with the id 'square'"),
+    "code in Markdown": (
+        notebook(cell(IMPORTS), cell(SQUARE, "square", kind="markdown")), "is not a code cell"),
+    "a class with a homoglyph in its name": (
+        notebook(cell(IMPORTS), cell(SQUARE.replace("Square", "Squ\u0430re"))),
+        "what looks like it is no Square: it has a cyrillic small letter a"),
+    "written into the grader's cell": (notebook(cell(SQUARE, "square-grade")), "there is no cell"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", NOT_THERE)
+def test_a_missing_answer_says_why(what: str) -> None:
+    data, said = NOT_THERE[what]
+    found = answer(data)
+
+    assert not found.found
+    assert said in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [(STUB, ""), ("x = 1", "does not define Square"), ("class Square(:", "no Python: line 1")],
+    ids=["a stub", "something else", "broken"],
+)
+def test_what_stands_in_the_cell_is_graded_as_it_is(source: str, said: str) -> None:
+    found = answer(notebook(cell(IMPORTS), cell(source, "square")))
+
+    assert found.source.strip() == source.strip()
+    assert said in "; ".join(found.problems)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no cell"), (b"  \n", "no cell"), (b"{", "JSON is broken"), (b"{}", "no cell"),
+        (b'{"cells": {}}', "no cell"), (b"[1, 2]", ""), (b"PK\x03\x04...", "a zip archive"),
+        (b"%PDF-1.7", "a PDF"), (b"<!DOCTYPE html><html>", "a web page"),
+        (b'{"cells": ' + b"[" * 100_000, "JSON is broken"),
+    ],
+)  # fmt: skip
+def test_what_is_no_notebook_is_refused_in_a_sentence(data: bytes, said: str) -> None:
+    if not said:
+        assert not answer(data).found
+        return
+    with pytest.raises(UnreadableError, match=said):
+        read(data)
+
+
+def test_a_notebook_cut_off_keeps_its_whole_cells() -> None:
+    data = notebook(*PLAIN, cell("x = 1"))
+    found = read(data[: data.index(b"x = 1")])
+
+    assert [each.source for each in found.cells][1] == SQUARE
+    assert "JSON is broken" in found.problems[0]
+
+
+def test_a_preamble_takes_what_is_needed_and_nothing_else() -> None:
+    others = cell("data = load()\nunused = train(data)"), cell(HELPER), cell("double(3)")
+
+    assert answer(with_square(*others, source=USES)).preamble == f"import torch\n{HELPER}"
+
+
+def test_equal_code_has_an_equal_hash_whoever_wrote_it() -> None:
+    first, other = (extract(read(solution()), name, [EXERCISE])[0] for name in ("ann", "bob"))
+    changed = answer(with_square(source=SQUARE.replace("2 *", "3 *")))
+
+    assert first.hash == other.hash
+    assert changed.hash not in (first.hash, answer(notebook(*PLAIN)).hash)
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_every_solution_is_extracted_whole_from_both_its_files(lesson: str) -> None:
+    exercises = [e for e in CATALOGUE.values() if e.lesson == lesson]
+    script = (ROOT / "solutions" / f"{lesson}.py").read_bytes()
+    saved, text = (extract(read(each), "ann", exercises) for each in (solution(lesson), script))
+
+    assert [a.problems for a in saved] == [()] * len(exercises)
+    assert [a.hash for a in saved] == [a.hash for a in text]
+    assert all(map(runs, saved))
+
+
+def test_the_asked_names_are_those_of_the_released_grader_cells() -> None:
+    asked = {}
+    for path in (ROOT / "exercises").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="grade"),
+                    args=[ast.Constant(value=str(exercise)), ast.Name(id=name)],
+                ):
+                    asked[exercise] = name
+
+    assert asked == {entry.id: entry.answer for entry in INDEX.values()}
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_cells_are_those_that_nbformat_and_jupytext_read(lesson: str) -> None:
+    saved = nbformat.reads(solution(lesson).decode(), as_version=4)
+    path = ROOT / "solutions" / f"{lesson}.py"
+    text = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
+
+    for data, oracle in ((solution(lesson), saved), (path.read_bytes(), text)):
+        ours = [c.source.strip() for c in read(data).cells if c.is_code]
+        assert ours == [c.source.strip() for c in oracle.cells if c.cell_type == "code"]
+
+
+def damaged(data: bytes, rng: random.Random) -> bytes:
+    """Return the bytes after a cut, a hole, a repetition or flipped bits."""
+    begin, end = sorted(rng.randrange(len(data)) for _ in range(2))
+    kind = rng.randrange(4)
+    if kind == 3:
+        flipped = bytearray(data)
+        for _ in range(rng.choice([1, 10, 1000])):
+            flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        return bytes(flipped)
+    return [data[:begin], data[:begin] + data[end:], data[:end] + data[begin:]][kind]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_damage_crashes_or_hangs_the_reader(seed: int) -> None:
+    rng = random.Random(seed)
+    exercises = [e for e in CATALOGUE.values() if e.lesson == "01_template"]
+    for data in [solution(), (ROOT / "solutions" / "01_template.py").read_bytes()] * 12:
+        began = time.perf_counter()
+        try:
+            found = extract(read(damaged(data, rng)), "ann", exercises)
+        except UnreadableError:
+            continue
+        assert len(found) == len(exercises)
+        assert json.dumps([a.source for a in found], ensure_ascii=False).encode()
+        assert time.perf_counter() - began < 20
+
+
+DEEP = {
+    "brackets": "(" * 90_000,
+    "minus signs": "-" * 90_000 + "1",
+    "attributes": "a" + ".b" * 40_000,
+    "digits": "9" * 90_000,
+    "a null byte": "x = \x00",
+    "magics": "x?\n" * 30_000,
+    "too long": "x = 1\n" * 50_000,
+}
+
+
+@pytest.mark.parametrize("what", DEEP)
+def test_code_that_breaks_parsers_is_an_answer_like_any_other(what: str) -> None:
+    found = answer(notebook(cell(DEEP[what], "square")))
+
+    assert "no Python" in found.problems[0]

@@ -1,0 +1,386 @@
+"""Submissions in all the forms in which people and course sites provide them."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+import pytest
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.ingest import (
+    Rejected,
+    Submission,
+    collect,
+    collecting,
+    files,
+    hand_in,
+)
+from autograd_classroom.ingest.collecting import NoSubmissionsError
+from autograd_classroom.ingest.files import found
+from autograd_classroom.ingest.limits import Limits
+from handed_in import IMPORTS, SQUARE, STUB, cell, notebook, solution
+from repository import ROOT
+
+from autograd_course.grader.catalogue import CATALOGUE
+
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = notebook(cell(IMPORTS), cell(SQUARE, "square"))
+STUBS = notebook(cell(IMPORTS), cell(STUB, "square"))
+SCRIPT = f"# %%\n{IMPORTS}\n# %%\n{SQUARE}".encode()
+
+
+def laid_out(root: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+def graded(root: Path) -> list[tuple[str, str, str]]:
+    submissions = [each for each in collect(root) if isinstance(each, Submission)]
+    return [(each.student, each.lesson, each.source) for each in submissions]
+
+
+def rejected(root: Path) -> dict[str, str]:
+    return {each.source: each.problem for each in collect(root) if isinstance(each, Rejected)}
+
+
+# a file under the submissions folder → the student
+WHOSE = {
+    "ann/01_template.ipynb": "ann",
+    "ann/deeply/nested/work.ipynb": "ann",
+    "ann/01_template/01_template.ipynb": "ann",
+    "submitted/ann/01_template/01_template.ipynb": "ann",
+    "01_template/ann.ipynb": "ann",
+    "01_template/ann/work.ipynb": "ann",
+    "01-template-ann/exercises/01_template.ipynb": "ann",
+    "ann.ipynb": "ann",
+    "ann_01_template.ipynb": "ann",
+    "01_template_ann.ipynb": "ann",
+    "01_template-ann (1).ipynb": "ann",
+    "ann-01.ipynb": "ann",
+    "ann_123_01_template.ipynb": "ann_123",
+    "ann_LATE_4711_98765_01_template-1.ipynb": "ann_4711",
+    "Ann B_123_assignsubmission_file_/01_template.ipynb": "Ann B_123",
+    "hw1_ann_attempt_2026-01-31-23-59-59_01_template.ipynb": "ann",
+    "assignment_7_export/submission_9/01_template.ipynb": "submission_9",
+    "A\u0308nn/01_template.ipynb": "\u00c4nn",
+    "\u6797\u5c0f\u660e/01_template.ipynb": "\u6797\u5c0f\u660e",
+    "01_template.ipynb": "root",
+    "_ann/01_template.ipynb": "_ann",
+    "ann-/01_template.ipynb": "ann-",
+    ".ann/01_template.ipynb": ".ann",
+    "_ann_01_template.ipynb": "ann",
+}
+
+
+@pytest.mark.parametrize("path", WHOSE)
+def test_a_file_has_its_student(path: str, tmp_path: Path) -> None:
+    root = laid_out(tmp_path / "root", {path: NOTEBOOK})
+
+    assert [(student, lesson) for student, lesson, _ in graded(root)] == [
+        (WHOSE[path], "01_template")
+    ]
+
+
+def test_students_whose_names_differ_by_a_sign_alone_are_told_apart(tmp_path: Path) -> None:
+    names = ["-ann", ".ann", "_ann", "ann", "ann-"]
+    tools = [".git", ".ipynb_checkpoints"]
+    root = laid_out(tmp_path, {f"{name}/01_template.ipynb": NOTEBOOK for name in names + tools})
+
+    assert [student for student, _, _ in graded(root)] == names
+
+
+def test_zips_are_read_where_they_are_and_never_unpacked(tmp_path: Path) -> None:
+    inner = zipped({"work/01_template.ipynb": NOTEBOOK, "__MACOSX/work/._x.ipynb": b"\x00"})
+    root = laid_out(tmp_path, {"ann.zip": inner, "bob.zip": zipped({"again.zip": inner})})
+
+    assert graded(root) == [
+        ("ann", "01_template", "ann.zip/work/01_template.ipynb"),
+        ("bob", "01_template", "bob.zip/again.zip/work/01_template.ipynb"),
+    ]
+    assert sorted(os.listdir(root)) == ["ann.zip", "bob.zip"]
+
+
+# Whole classes
+
+
+GRADESCOPE = """\
+---
+submission_9:
+  :submitters:
+  - :name: Ann B
+    :sid: '123'
+    :email: ann@uni.example
+  :created_at: 2026-10-01 12:00:00.000000000 Z
+  :results:
+    tests:
+    - name: not Ann
+  :history:
+  - :name: not Ann either
+submission_10:
+  :submitters:
+  - :name: "J\\u00f3n O'Brien"
+    :sid: 124
+  - :name: 'Cem "C" D''Arc'
+    :sid:
+submission_11:
+  :submitters: []
+"""
+
+
+def test_in_gradescope_s_export_people_have_their_names(tmp_path: Path) -> None:
+    numbers = ("submission_9", "submission_10", "submission_11")
+    export = laid_out(
+        tmp_path / "assignment_7_export",
+        {f"{number}/01_template.ipynb": NOTEBOOK for number in numbers}
+        | {"submission_metadata.yml": GRADESCOPE.encode()},
+    )
+    people = ["Ann B_123", "J\u00f3n O'Brien_124 and Cem \"C\" D'Arc_10", "submission_11"]
+
+    for root in (tmp_path, export):
+        assert [student for student, *_ in graded(root)] == people
+    (export / "submission_metadata.yml").write_bytes(b"\xff: [")
+    assert [student for student, *_ in graded(export)] == sorted(numbers)
+
+
+def test_whose_a_file_is_the_page_for_instructors_tells(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"\| Student \|\n\| ---.*?\n(.*?)\n\n", page, re.DOTALL)
+    told = {
+        path: whose.partition(":")[0]
+        for _, paths, whose in (line.strip("| ").split(" | ") for line in table.splitlines())
+        for path in re.findall(r"`(.+?)`", paths)
+    }
+    for number, path in enumerate(told):
+        content = zipped({"work.ipynb": NOTEBOOK}) if path.endswith(".zip") else NOTEBOOK
+        root = laid_out(tmp_path / str(number), {path: content})
+        if "export" in path:
+            metadata = root / Path(path).parts[0] / "submission_metadata.yml"
+            metadata.write_text(GRADESCOPE, encoding="utf-8")
+        assert [student for student, *_ in graded(root)] == [told[path]]
+
+
+# The file names in the download of a course site
+SITES = {
+    "Moodle": ["Ann B_1_assignsubmission_file/a.ipynb", "Bob_2_assignsubmission_file/a.ipynb"],
+    "Canvas": ["annb_4711_98765_a-1.ipynb", "bob_LATE_4712_98766_a.ipynb"],
+    "Blackboard": [f"hw_{who}_attempt_2026-01-31-23-59-59_a.ipynb" for who in ("ann", "bob")],
+    "Gradescope": [f"assignment_7_export/submission_{i}/a.ipynb" for i in (8, 9)],
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_a_site_s_zip_of_a_class_is_no_student_s_and_once_unpacked_everybody_s(
+    site: str, tmp_path: Path
+) -> None:
+    files = dict.fromkeys(SITES[site], NOTEBOOK)
+    root = laid_out(tmp_path / "zipped", {"hw.zip": zipped(files), "zoe.ipynb": NOTEBOOK})
+    class_ = "it holds the work of a class: unpack it, and grade the folder"
+
+    assert rejected(root) == rejected(root / "hw.zip") == {"hw.zip": class_}
+    assert [student for student, *_ in graded(root)] == ["zoe"]
+    assert len(graded(laid_out(tmp_path / "unpacked", files))) == 2
+
+
+ONE_S_OWN = {
+    "one of Moodle's": [SITES["Moodle"][0]],
+    "numbered files": ["data_2025.py", "data_2026.py", "model_100.ipynb", "model_200.ipynb"],
+    "folders": ["ann/a.ipynb", "bob/b.ipynb"],
+}
+
+
+@pytest.mark.parametrize("what", ONE_S_OWN)
+def test_a_zip_of_one_student_s_is_read(what: str, tmp_path: Path) -> None:
+    root = laid_out(tmp_path, {"ann.zip": zipped(dict.fromkeys(ONE_S_OWN[what], NOTEBOOK))})
+
+    assert [student for student, *_ in graded(root)] == ["ann"]
+
+
+def link_in_zip() -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        link = zipfile.ZipInfo("a.ipynb")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+    return data.getvalue()
+
+
+def lying_zip() -> bytes:
+    """Return a zip whose directory falsely claims that its bomb has ten bytes."""
+    bomb = zipped({"a.ipynb": b"0" * 50_000_000})
+    return bomb.replace((50_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+
+
+# how a zip is made → words in the message about it
+BAD_ZIPS = {
+    "no zip": (lambda: b"PK\x03\x04 not really", "broken"),
+    "cut off": (lambda: zipped({"a.ipynb": NOTEBOOK})[:-30], "broken"),
+    "a path out of it": (lambda: zipped({"../../a.ipynb": NOTEBOOK}), "leads out"),
+    "an absolute path": (lambda: zipped({"/etc/a.ipynb": NOTEBOOK}), "leads out"),
+    "a drive": (lambda: zipped({"C:\\a.ipynb": NOTEBOOK}), "leads out"),
+    "a link": (link_in_zip, "a link"),
+    "a bomb": (lambda: zipped({"a.ipynb": b"0" * 50_000_000}), "more than"),
+    "a bomb that lies": (lying_zip, "no notebook|unpacked|JSON|broken|Overlapped|exercise"),
+    "zips in zips in zips": (
+        lambda: zipped({"b.zip": zipped({"c.zip": zipped({"a.ipynb": NOTEBOOK})})}), "too deep"),
+    "too many entries": (lambda: zipped({f"{i}.txt": b"" for i in range(20_001)}), "entries"),
+    "nothing of use": (lambda: zipped({"a.txt": b"hello"}), "no notebook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD_ZIPS)
+def test_a_bad_zip_is_named_and_stops_nobody(what: str, tmp_path: Path) -> None:
+    made, said = BAD_ZIPS[what]
+    root = laid_out(tmp_path / "in", {"ann.zip": made(), "bob.ipynb": NOTEBOOK})
+    (problem,) = rejected(root).values()
+
+    assert re.search(said, problem)
+    assert [student for student, *_ in graded(root)] == ["bob"]
+    assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+def test_links_pipes_and_unreadable_files_are_named(tmp_path: Path) -> None:
+    root = laid_out(tmp_path / "in", {"bob.ipynb": NOTEBOOK, "ann/ok.ipynb": NOTEBOOK})
+    secret = laid_out(tmp_path, {"secret.ipynb": solution()}) / "secret.ipynb"
+    (root / "ann/link.ipynb").symlink_to(secret)
+    (root / "ann/folder").symlink_to(tmp_path)
+    (root / "eve").symlink_to(tmp_path)
+    os.mkfifo(root / "ann/pipe.ipynb")
+
+    assert [student for student, *_ in graded(root)] == ["ann", "bob"]
+    said = rejected(root)
+    assert {name for name, problem in said.items() if "link" in problem} == {
+        "ann/link.ipynb", "ann/folder", "eve",
+    }  # fmt: skip
+    assert "regular" in said["ann/pipe.ipynb"]
+
+
+def test_too_much_is_named_and_not_read(tmp_path: Path) -> None:
+    limits = Limits(files=3, entries=50, depth=2, file=1000, total=2000)
+    many = laid_out(tmp_path / "many", {f"{i}.py": b"x" for i in range(10)})
+    floods = laid_out(tmp_path / "floods", {f"{i}.txt": b"" for i in range(60)})
+    large = laid_out(tmp_path / "large", {"a.py": b"x" * 1001})
+    deep = laid_out(tmp_path / "deep", {"a/b/c/d/e.py": b"x"})
+
+    def problems(path: Path) -> list[str]:
+        return [each.problem for each in found(path, "ann", limits) if each.problem]
+
+    assert problems(many) == ["there are too many files, or too large ones"]
+    assert problems(floods) == ["there are more than 49 files"]
+    assert "1,000 bytes" in problems(large)[0]
+    assert problems(deep) == ["the folders are nested too deep"]
+
+
+# several files of one student and lesson → the file that is graded
+WHICH = {
+    "the one with more answers": ({"a.ipynb": NOTEBOOK, "b.ipynb": STUBS}, "a.ipynb"),
+    "the pair's notebook": ({"x.ipynb": NOTEBOOK, "x.py": SCRIPT}, "x.ipynb"),
+    "the pair's script, if only that was edited": ({"x.ipynb": STUBS, "x.py": SCRIPT}, "x.py"),
+    "not what the course brings": (
+        {"exercises/a.ipynb": NOTEBOOK, "solutions/a.ipynb": solution()}, "exercises/a.ipynb"),
+    "not a checkpoint": ({"a.ipynb": NOTEBOOK, ".ipynb_checkpoints/a.ipynb": NOTEBOOK}, "a.ipynb"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", WHICH)
+def test_one_notebook_a_lesson_is_graded_and_the_others_are_named(
+    which: str, tmp_path: Path
+) -> None:
+    files, best = WHICH[which]
+    root = laid_out(tmp_path, {f"ann/{name}": data for name, data in files.items()})
+
+    assert graded(root) == [("ann", "01_template", f"ann/{best}")]
+    others = {f"ann/{name}" for name in files if name != best and not name.startswith(".")}
+    assert set(rejected(root)) == others
+
+
+def test_of_equal_notebooks_the_later_is_graded(tmp_path: Path) -> None:
+    root = laid_out(tmp_path, {"ann/a.ipynb": NOTEBOOK, "ann/b.ipynb": NOTEBOOK})
+    os.utime(root / "ann/b.ipynb", (1, 1))
+
+    assert graded(root) == [("ann", "01_template", "ann/a.ipynb")]
+
+
+def test_a_notebook_is_known_by_what_it_holds_not_by_its_name(tmp_path: Path) -> None:
+    root = laid_out(tmp_path, {"ann/02_ctx_rules.ipynb": solution("06_double_backward")})
+
+    assert [lesson for _, lesson, _ in graded(root)] == ["06_double_backward"]
+
+
+def test_a_whole_course_handed_in_is_told_apart_by_lesson(tmp_path: Path) -> None:
+    files = {f"ann/{p.name}": p.read_bytes() for p in (ROOT / "solutions").glob("*.ipynb")}
+
+    assert len(graded(laid_out(tmp_path, files))) == len(files)
+
+
+def test_file_names_that_are_no_text_can_be_printed_and_stored(tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\xffnn\x1b[31m.ipynb")
+    (tmp_path / name).write_bytes(NOTEBOOK)
+    ((student, _, source),) = graded(tmp_path)
+
+    assert student.isprintable()
+    assert source.encode().decode().isprintable()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoSubmissionsError, match="there is no folder"):
+        list(collect(tmp_path / "none"))
+
+
+def test_a_folder_that_is_closed_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.scandir
+
+    def closed(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        if Path(folder).name == "ann":
+            raise PermissionError(13, "Permission denied")
+        return opened(folder)  # Python 3.13's `iterdir` opens it
+
+    (tmp_path / "ann").mkdir()
+    monkeypatch.setattr(files.os, "scandir", closed)
+
+    assert rejected(tmp_path) == {"ann": "this folder cannot be read"}
+
+
+def fails(*_: object) -> NoReturn:
+    raise ZeroDivisionError("oops")
+
+
+@pytest.mark.parametrize(("module", "name"), [(collecting, "lesson_of"), (hand_in, "extract")])
+def test_a_fault_of_ours_is_named_and_counted(
+    module: ModuleType, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = laid_out(tmp_path / "in", {"ann.ipynb": NOTEBOOK})
+    monkeypatch.setattr(module, name, fails)
+    with Gradebook(tmp_path / "book") as book:
+        count = hand_in.hand_in(book, root, [CATALOGUE["square"]])
+        (named,) = book.problems()
+
+    assert (count.notebooks, count.rejected) == (0, 1)
+    assert (named.student, named.source) == ("ann", "ann.ipynb")
+    assert "the grader failed to read it: ZeroDivisionError('oops')" in str(named)
+
+
+def test_an_empty_hand_in_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ann").mkdir()
+
+    assert rejected(tmp_path) == {"ann": "there is no notebook and no script in it"}
