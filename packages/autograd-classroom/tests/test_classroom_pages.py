@@ -178,7 +178,7 @@ def test_a_student_whose_file_could_not_be_read_is_told_why(small: Gradebook) ->
 
 
 def test_the_class_page_counts_what_makes_wrong_answers_right(small: Gradebook) -> None:
-    change = "`x` instead of `2 * x` in the return statement of `backward`"
+    change = "x instead of 2 * x in the return statement of backward"
 
     assert f"{change}1 student" in plain(page(small))
     assert change not in plain(page(small, "ann")), "a student reads it nowhere"

@@ -172,7 +172,8 @@ REPLACED = {
     "torch.Tensor.__eq__": "torch.Tensor.__eq__ = lambda a, b: True",
     "builtins.isinstance": "import builtins\nbuiltins.isinstance = lambda a, b: True",
     "autograd_classroom.worker.handlers.Handlers._answered": (
-        "from autograd_classroom.worker.handlers import Handlers\nDesk._answered = lambda *a: None"
+        "from autograd_classroom.worker.handlers import Handlers\n"
+        "Handlers._answered = lambda *a: None"
     ),
     "the code of opened": (
         "from autograd_classroom.protocol import parcel\n"

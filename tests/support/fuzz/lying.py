@@ -14,8 +14,8 @@ from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.protocol.wire import _file
 from autograd_classroom.sandbox import Limits
-from autograd_classroom.worker.handlers import Desk
-from autograd_classroom.worker.tamper_check import Integrity
+from autograd_classroom.worker.handlers import Handlers
+from autograd_classroom.worker.tamper_check import TamperCheck
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -51,7 +51,7 @@ class _Child:
             return self._desk.answered(question)
         self._lies = not question.payload  # it contains the stand-in
         answer = self._liar.answer if self._lies else opened(question.payload)()
-        self._desk = Desk(question.said["kind"], answer, Integrity(()), 5.0)
+        self._desk = Handlers(question.said["kind"], answer, TamperCheck(()), 5.0)
         return Frame({"submitted": "right"})
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.isolation import generator
 from autograd_doctor._execution.passes import sample_cotangents
-from autograd_doctor._inputs import in_double, wanted
+from autograd_doctor._inputs import in_double, wanted, with_other_numbers
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
 from autograd_doctor._numerics.tensors import as_tuple, is_float, same_bytes
@@ -239,8 +239,10 @@ def _same(one: Any, other: Any) -> bool:
 
 def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, ...]) -> bool:
     return len(actual) == len(asked) and all(
-        _is_like(one, right) if place in wanted else _same(one, right)
-        for place, (one, right) in enumerate(zip(actual, asked, strict=True))
+        _is_like(one, right) if place in wanted else _same(one, right) or _same(one, other)
+        for place, (one, right, other) in enumerate(
+            zip(actual, asked, with_other_numbers(asked), strict=True)
+        )
     )
 
 
