@@ -1,6 +1,7 @@
 """The command line: its output and its exit codes."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -54,6 +55,37 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
     monkeypatch.setattr(launcher, "serve", serve)
     return asked
+
+
+WITHOUT_THE_CLASSROOM = """\
+import importlib.util
+
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: "classroom" not in name and found(name, *more)
+from autograd_course.cli import app
+
+app()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["classroom", "grade", "homework", "--jobs", "2"], 1, "The classroom is not installed."),
+        (["--help"], 0, "It needs the package autograd-classroom."),
+        (["status"], 0, ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_without_the_classroom_its_command_says_what_to_install(
+    words: list[str], code: int, says: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_THE_CLASSROOM, *words]
+    env = {**os.environ, "AUTOGRAD_COURSE_PROGRESS": str(tmp_path / "progress.json")}
+    ran = subprocess.run(command, capture_output=True, text=True, env={**env, "COLUMNS": "200"})
+
+    assert ran.returncode == code, ran.stderr
+    assert says in ran.stdout + ran.stderr
 
 
 # --- all commands ---------------------------------------------------------------------------------
