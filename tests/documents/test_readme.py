@@ -37,14 +37,14 @@ COMMANDS = commands()
 ELSEWHERE = {
     "README.md: import torch": "documents/test_readme.py::test_the_test_suite_shows_the_report",
     "README.md: 4 notebooks read, 1 file not graded":
-        "classroom/test_classroom_command.py::test_a_class_is_graded_as_the_readme_shows",
+        "../packages/autograd-classroom/tests/test_classroom_command.py::test_a_class_is_graded_as_the_readme_shows",
     **dict.fromkeys(
         ("classroom.md: [weights]", "classroom.md: name,id,email,group",
          "classroom.md: [deadlines]"),
-        "classroom/test_classroom_administration.py::test_the_files_that_the_page_shows_are_read",
+        "../packages/autograd-classroom/tests/test_classroom_administration.py::test_the_files_that_the_page_shows_are_read",
     ),
     "classroom.md: name: Grade":
-        "classroom/test_classroom_platforms.py::test_the_workflow_grades_a_student_s_repository",
+        "../packages/autograd-classroom/tests/test_classroom_platforms.py::test_the_workflow_grades_a_student_s_repository",
     'CONTRIBUTING.md: # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, '
     '"schema_version": 3, "solution": true}':
         "documents/test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",

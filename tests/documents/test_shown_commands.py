@@ -25,6 +25,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 DOCTOR = "packages/autograd-doctor"
+CLASSROOM = "packages/autograd-classroom"
 
 
 def understands(words: list[str], app: typer.Typer = app) -> None:
@@ -60,7 +61,7 @@ def is_a_module(words: list[str]) -> None:
         assert [path for path in paths if not path.exists()] == []
         assert any(word in file.read_text("utf-8") for path in paths for file in path.rglob("*.py"))
     elif name == "pytest":
-        made = MAKEFILE.replace("$(TESTS_OF)", "tests packages/autograd-doctor/tests")
+        made = MAKEFILE.replace("$(TESTS_OF)", f"tests {DOCTOR}/tests {CLASSROOM}/tests")
         made = made.replace("$(NOTEBOOKS)", "notebooks solutions exercises")
         assert set(options) <= set(made.split())
 
@@ -71,11 +72,12 @@ def is_installed(words: list[str]) -> None:
     if words[1].startswith(address):
         assert words[1:] in (
             [f"{address}#subdirectory={DOCTOR}"],
+            [f"{address}#subdirectory={CLASSROOM}"],
             [f"{address}#subdirectory={DOCTOR}", address],
         )
         return
-    assert words[:5] == ["install", "-c", "constraints.txt", "-e", DOCTOR]
-    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[6]).groups()  # type: ignore[union-attr]
+    assert words[:7] == ["install", "-c", "constraints.txt", "-e", DOCTOR, "-e", CLASSROOM]
+    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[8]).groups()  # type: ignore[union-attr]
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
 
 
@@ -104,7 +106,7 @@ def is_git_s(words: list[str]) -> None:
 def is_nbgrader_s(words: list[str]) -> None:
     """Check that a test of nbgrader runs this command."""
     assert f'nbgrader(course, "{words[0]}"' in (
-        ROOT / "tests" / "classroom" / "test_classroom_platforms.py"
+        ROOT / CLASSROOM / "tests" / "test_classroom_platforms.py"
     ).read_text(encoding="utf-8")
 
 

@@ -23,14 +23,19 @@ from tools.settings import read_settings
 pytestmark = pytest.mark.checkout
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OURS = ("autograd-course", "autograd-doctor")
+OURS = ("autograd-classroom", "autograd-course", "autograd-doctor")
+CLASSROOM = tomllib.loads((ROOT / "packages/autograd-classroom/pyproject.toml").read_text())
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
 
 
 def required() -> list[Requirement]:
-    extras = PROJECT["optional-dependencies"].values()
-    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in extra)]
-    requirements = [Requirement(line) for line in lines]
+    lines = {
+        line
+        for project in (PROJECT, CLASSROOM["project"])
+        for group in (project["dependencies"], *project["optional-dependencies"].values())
+        for line in group
+    }
+    requirements = [Requirement(line) for line in sorted(lines)]
     return [wanted for wanted in requirements if wanted.name not in OURS]
 
 

@@ -88,7 +88,11 @@ def test_a_release_is_built_once_and_published_by_trusted_publishing() -> None:
         "make system",
         "make release",
     ]
-    assert publish["strategy"]["matrix"]["distribution"] == ["autograd-doctor", "autograd-course"]
+    assert publish["strategy"]["matrix"]["distribution"] == [
+        "autograd-doctor",
+        "autograd-course",
+        "autograd-classroom",
+    ]
     assert publish["environment"] == "${{ matrix.distribution }}"
     assert publish["steps"][-1]["with"] == {"packages-dir": "dist/${{ matrix.distribution }}"}
 

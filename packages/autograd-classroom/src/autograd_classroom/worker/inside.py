@@ -49,7 +49,10 @@ PARTS = {"autograd_classroom": _WORKER, "autograd_course": (*_USED, *_GIVEN)}
 
 
 def has(module: str) -> bool:
-    """Whether the sandbox has a module of ours. Libraries and the doctor are always available."""
+    """Whether the sandbox has a module of our packages.
+
+    Libraries and the doctor are always available.
+    """
     top, _, rest = module.partition(".")
     place = rest.replace(".", "/")
     parts = PARTS.get(top)
@@ -62,7 +65,7 @@ def has(module: str) -> bool:
 
 
 class Inside:
-    """An import finder that finds only those modules of ours that belong in the sandbox."""
+    """An import finder that finds only those modules of our packages that belong in the sandbox."""
 
     @staticmethod
     def find_spec(
@@ -81,5 +84,5 @@ class Inside:
 
 
 def only_inside() -> None:
-    """Stop finding any modules of ours that are not in the sandbox."""
+    """Stop finding any modules of our packages that are not in the sandbox."""
     sys.meta_path.insert(0, Inside)
