@@ -181,7 +181,7 @@ $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml packages/autograd
 $(INSTALLED): $(LAB)
 	@echo "Installing what the tests need into $(VENV)."
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor \
-	    --editable packages/autograd-classroom --editable '.[dev,third-party]'
+	    --editable '.[dev,third-party]' --editable packages/autograd-classroom
 	@touch $@
 
 # Colab's versions take precedence over those of $(VENV). Python does not read the .pth files of
@@ -231,7 +231,7 @@ constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt
 	echo 'jsonschema<4.25' >> build/pins/kept.txt
-	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor ./packages/autograd-classroom '.[dev,third-party]'
+	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor '.[dev,third-party]' ./packages/autograd-classroom
 	echo '# The exact versions that the tests run on. `make constraints` writes this file. Do not edit it.' > constraints.txt
 	build/pins/bin/python $(PIP) freeze --exclude autograd-classroom --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt

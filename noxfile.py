@@ -46,8 +46,8 @@ def versions(session: nox.Session, torch: str) -> None:
     pins.write_text("\n".join(line for line in CONSTRAINTS if line != PINNED), "utf-8")
     # Compile packages as pip does. Warnings about a package's own source should not fail a test.
     session.install("--compile-bytecode", f"--constraint={pins}", torch,
-                    "-e", "packages/autograd-doctor", "-e", "packages/autograd-classroom",
-                    "-e", ".[dev]")  # fmt: skip
+                    "-e", "packages/autograd-doctor", "-e", ".[dev]",
+                    "-e", "packages/autograd-classroom")  # fmt: skip
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
     # "Lax" means that a lesson must only run. Each version of PyTorch words its errors differently,

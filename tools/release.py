@@ -178,7 +178,7 @@ def install(trial: Trial) -> str:
     )
     pip = ("python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     constraints = str(ROOT / "constraints.txt")
-    trial.run(*pip, "--constraint", constraints, str(doctor), str(classroom), f"{course}[lab]")
+    trial.run(*pip, "--constraint", constraints, str(doctor), f"{course}[lab]", str(classroom))
     trial.run("python", "-m", "pip", "check", "--disable-pip-version-check")
     return f"{trial.run('autograd-course', '--version').strip()} in a new environment"
 

@@ -76,8 +76,9 @@ def is_installed(words: list[str]) -> None:
             [f"{address}#subdirectory={DOCTOR}", address],
         )
         return
-    assert words[:7] == ["install", "-c", "constraints.txt", "-e", DOCTOR, "-e", CLASSROOM]
-    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[8]).groups()  # type: ignore[union-attr]
+    assert words[:6] == ["install", "-c", "constraints.txt", "-e", DOCTOR, "-e"]
+    assert words[7:] == ["-e", CLASSROOM]
+    (extras,) = re.fullmatch(r"\.\[(.*)\]", words[6]).groups()  # type: ignore[union-attr]
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
 
 

@@ -74,8 +74,8 @@ def test_conda_installs_the_same_project_with_the_same_pins() -> None:
     assert from_pip["pip"] == [
         "--constraint constraints.txt",
         "--editable packages/autograd-doctor",
-        "--editable packages/autograd-classroom",
         "--editable .[dev]",
+        "--editable packages/autograd-classroom",
     ]
     assert CONDA["name"] == "autograd_course"
 

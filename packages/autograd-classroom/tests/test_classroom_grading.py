@@ -120,13 +120,31 @@ def test_a_pool_takes_tasks_as_it_has_hands_for_them(stand: Stand, start: Start)
             assert taken - done <= 3 + 1
             yield task(f"code {number}")
 
-    for outcome in Pool(3, stand, start=start)(tasks()):
-        done += 1
-        assert outcome.said is not None
-        assert outcome.said["evidence"] == {"seed": 7}
+    with closing(Pool(3, stand, start=start)) as pool:
+        for outcome in pool(tasks()):
+            done += 1
+            assert outcome.said is not None
+            assert outcome.said["evidence"] == {"seed": 7}
 
     assert Counter(stand.told()) == Counter(f"code {number}" for number in range(40))
     assert 1 <= len(stand.workers()) <= 3
+    assert all(map(is_gone, stand.workers()))
+
+
+def test_workers_wait_for_the_next_call_and_a_dead_one_is_replaced(
+    stand: Stand, start: Start
+) -> None:
+    with closing(Pool(2, stand, start=start)) as pool:
+        for round in range(3):
+            assert len([*pool(task(f"{round} {number}") for number in range(5))]) == 5
+        before = stand.workers()
+        os.kill(before[0], signal.SIGKILL)
+        until(lambda: is_gone(before[0]), "a worker is dead")
+        outcomes = [*pool(map(task, ["a", "b", "c"]))]
+
+    assert len(before) <= 2
+    assert all(outcome.said for outcome in outcomes)
+    assert Counter(stand.told()).most_common(1)[0][1] == 1, "nothing is judged twice"
     assert all(map(is_gone, stand.workers()))
 
 
@@ -134,7 +152,8 @@ def test_a_worker_that_dies_loses_its_task_which_is_tried_once_more(
     stand: Stand, start: Start
 ) -> None:
     sources = ["a", "this dies once", "b", "this always dies", "c", "d"]
-    said = {o.task.answer.source: o.said for o in Pool(2, stand, start=start)(map(task, sources))}
+    with closing(Pool(2, stand, start=start)) as pool:
+        said = {outcome.task.answer.source: outcome.said for outcome in pool(map(task, sources))}
 
     assert [source for source in sources if said[source] is None] == ["this always dies"]
     assert Counter(stand.told()) == Counter(sources) + Counter(
@@ -145,13 +164,15 @@ def test_a_worker_that_dies_loses_its_task_which_is_tried_once_more(
 def test_where_every_worker_dies_the_run_stops(stand: Stand, start: Start) -> None:
     tasks = (task(f"{number} always dies") for number in range(50))
 
-    with pytest.raises(GradingError, match="memory enough"):
-        list(Pool(1, stand, start=start)(tasks))
+    stopped = pytest.raises(GradingError, match="memory enough")
+    with closing(Pool(1, stand, start=start)) as pool, stopped:
+        list(pool(tasks))
 
 
 def test_a_worker_that_cannot_judge_stops_the_run_and_says_why(stand: Stand, start: Start) -> None:
-    with pytest.raises(GradingError, match=r"^there is no sandbox here\.$"):
-        list(Pool(2, stand, start=start)(map(task, ["a", "refuse", "b"])))
+    stopped = pytest.raises(GradingError, match=r"^there is no sandbox here\.$")
+    with closing(Pool(2, stand, start=start)) as pool, stopped:
+        list(pool(map(task, ["a", "refuse", "b"])))
     assert all(map(is_gone, stand.workers()))
 
 
@@ -372,12 +393,16 @@ def test_ctrl_c_keeps_what_is_graded_and_says_how_to_go_on(
 
 # Dask
 
+SUPPORT = Path(__file__).with_name("support")  # the workers import the judge from it
+
 
 @contextmanager
 def dask(word: str, *words: str, port: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run one of Dask's commands during a ``with`` block."""
     command = [sys.executable, "-m", f"distributed.cli.dask_{word}", *words, "--no-dashboard"]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = os.environ | {
+        "PYTHONPATH": f"{ROOT}:{SUPPORT}:{os.environ.get('PYTHONPATH', '')}"
+    }
     with (port.parent / f"{word}.log").open("ab") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import typer
@@ -56,7 +56,9 @@ def executor(
         _note(backend.gap)
     share = functools.partial(bench.share, template) if template else None
     with ForkServer() if sys.platform == "linux" else nullcontext() as fork_server:
-        yield Pool(jobs or _cores(), bench, share, fork_server.start if fork_server else started)
+        start = fork_server.start if fork_server else started
+        with closing(Pool(jobs or _cores(), bench, share, start)) as pool:
+            yield pool
 
 
 def grade(
@@ -83,7 +85,7 @@ def grade(
         for line in (*_changed(book), *_absent(book)):
             console.say(line)
         files.write(book, places.reports)
-        console.say(f"Reports: {_short(places.reports)}")
+        console.say(f"Reports: {short(places.reports)}")
         return found and not any(tally.counts.get("grader failed") for tally in tallies)
 
 
@@ -110,7 +112,7 @@ def report(
             folder = reports or gradebook.absolute().parent
             everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
-            console.say(f"Reports: {_short(folder)}")
+            console.say(f"Reports: {short(folder)}")
         missing = [line for exercise in required for line in _not_passed(book, exercise)]
         for line in missing:
             console.say(line)
@@ -126,8 +128,8 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         raise NoSubmissionsError(
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
-    rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
-    console.say(f"{_some(came.notebooks, 'notebook')} read{rejected}")
+    rejected = f", {some(came.rejected, 'file')} not graded" if came.rejected else ""
+    console.say(f"{some(came.notebooks, 'notebook')} read{rejected}")
     return not came.rejected
 
 
@@ -136,7 +138,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Exec
     with console.progress() as shown:
         grading = shown.add_task("grading", total=pending)
         work(book, run, executor, lambda score, answers: shown.advance(grading, answers))
-    console.say(f"{_some(pending, 'answer')} graded")
+    console.say(f"{some(pending, 'answer')} graded")
 
 
 def _changed(book: Gradebook) -> Iterator[str]:
@@ -153,7 +155,7 @@ def _absent(book: Gradebook) -> Iterator[str]:
         return
     if absent := book.absent():
         named = ", ".join(person.label for person in absent)
-        yield f"{_some(len(absent), 'student')} of the roster handed in nothing: {named}."
+        yield f"{some(len(absent), 'student')} of the roster handed in nothing: {named}."
     people = book.people()
     if strangers := [student for student in book.students() if student not in people]:
         yield f"Not on the roster: {', '.join(strangers)}."
@@ -195,12 +197,14 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _short(path: Path) -> Path:
+def short(path: Path) -> Path:
+    """Return a path relative to the current folder, if it lies below it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _some(count: int, what: str) -> str:
+def some(count: int, what: str) -> str:
+    """Return a number with its noun, as in ``3 notebooks``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 

@@ -23,6 +23,7 @@ from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
 
 GRADED = "Exit codes: 0 everything graded; 1 a file or answer not graded; 2 invalid command."
+WATCHED = "Exit codes: 0 stopped by you; 1 the folder cannot be graded; 2 invalid command."
 AGAIN = "Exit codes: 0 same verdict; 1 different verdict; 2 invalid command."
 
 app = typer.Typer(
@@ -45,6 +46,17 @@ class Format(StrEnum):
     all = "all"
 
 
+Jobs = Annotated[
+    int | None,
+    typer.Option(min=1, help="Use this many worker processes. The default is one per core."),
+]
+NewBook = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Use this gradebook. The default is SUBMISSIONS-grades/gradebook.sqlite.",
+    ),
+]
 _Reports = Annotated[
     Path | None, typer.Option("--reports", metavar="DIR", help="Write the reports to this folder.")
 ]
@@ -60,22 +72,13 @@ def grade(
         ),
     ],
     exercises: Exercises = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Use this many worker processes. The default is one per core."),
-    ] = None,
+    jobs: Jobs = None,
     dask: Annotated[
         str | None,
         typer.Option(metavar="tcp://…", help="Grade on the workers of this Dask scheduler."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
-    gradebook: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Use this gradebook. The default is SUBMISSIONS-grades/gradebook.sqlite.",
-        ),
-    ] = None,
+    gradebook: NewBook = None,
     reports: _Reports = None,
     settings: SettingsFile = None,
     roster: RosterFile = None,
@@ -106,6 +109,48 @@ def grade(
         except classwork.KNOWN as error:
             end(str(error))
     raise typer.Exit(0 if complete else 1)
+
+
+@app.command(epilog=epilog("classroom watch homework --exercises 01", WATCHED))
+def watch(
+    submissions: Annotated[
+        Path, typer.Argument(metavar="SUBMISSIONS", help="The folder to which submissions come.")
+    ],
+    exercises: Exercises = None,
+    jobs: Jobs = None,
+    gradebook: NewBook = None,
+    reports: _Reports = None,
+    settings: SettingsFile = None,
+    roster: RosterFile = None,
+    trust: Trust = False,
+) -> None:
+    """Grade submissions as they arrive, until you press Ctrl+C.
+
+    The sandbox stays ready, so a new submission is graded in less than a second. The gradebook, the
+    verdicts and the reports are those of 'classroom grade'.
+    """
+    from autograd_classroom.grading.prestart import prestart
+
+    if not submissions.is_dir():
+        missing = f"there is no folder {submissions}: name the one to which the submissions come."
+        raise typer.BadParameter(missing, param_hint="SUBMISSIONS")
+    with prestart(trust=trust) as template:
+        with importing():
+            from autograd_classroom import classwork, watching
+            from autograd_classroom.assignment import Assignment
+            from autograd_classroom.paths import Places
+
+        wanted = chosen_or_exit(exercises)
+        try:
+            places = Places.of(submissions, gradebook, reports)
+            with classwork.executor(jobs, None, template, trust=trust) as executor:
+                about = Assignment.read(settings, roster)
+                watching.watch(places, wanted, executor, about, watching.arrivals(submissions))
+        except classwork.KNOWN as error:
+            end(str(error))
+        except KeyboardInterrupt:
+            shown = classwork.short(places.gradebook)
+            typer.echo(f"\nStopped. Every verdict so far is in {shown}.")
 
 
 @app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
@@ -42,20 +42,28 @@ class Pool:
     opening: Opening
     share: Share | None = None
     start: Start = started
+    _idle: list[Worker] = field(default_factory=list)
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes; see :data:`Executor`."""
+        """Yield the outcomes; see :data:`Executor`. Workers that finish wait for the next call."""
         first = tuple(islice(tasks, self.jobs))
-        yield from _Crew(self.share or self._opened, self.start).outcomes(first, tasks)
+        workers = _Workers(self.share or self._opened, self.start, self._idle)
+        yield from workers.outcomes(first, tasks)
+
+    def close(self) -> None:
+        """Let all waiting workers end."""
+        while self._idle:
+            self._idle.pop().leave()
 
     def _opened(self) -> AbstractContextManager[Opening]:
         return nullcontext(self.opening)
 
 
 @dataclass(frozen=True)
-class _Crew:
+class _Workers:
     share: Share
     start: Start
+    idle: list[Worker]
 
     def outcomes(
         self, first: Sequence[Task], tasks: Iterator[Task]
@@ -78,8 +86,15 @@ class _Crew:
                 worker.stop()
 
     def _begin(self, busy: dict[Any, Worker], task: Task, tries: int = 1) -> None:
-        with self.share() as opening:
-            worker = Worker(self.start, opening, task, tries)
+        while self.idle:
+            worker = self.idle.pop()
+            if worker.is_alive:
+                worker.give(task, tries)
+                break
+            worker.leave()
+        else:
+            with self.share() as opening:
+                worker = Worker(self.start, opening, task, tries)
         busy[worker.connection] = worker
 
     def _turn(
@@ -101,5 +116,5 @@ class _Crew:
             self._begin(busy, following)
         elif said is not None:
             del busy[worker.connection]
-            worker.leave()
+            self.idle.append(worker)
         return outcome

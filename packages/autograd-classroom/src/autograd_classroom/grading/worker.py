@@ -55,6 +55,11 @@ class Worker:
             self._process = start(_work, theirs, opening)
         self.give(task, tries)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process is still running."""
+        return self._process.is_alive()
+
     def give(self, task: Task, tries: int = 1) -> None:
         """Give the process a task."""
         self.task, self.tries = task, tries

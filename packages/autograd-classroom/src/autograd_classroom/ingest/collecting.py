@@ -7,7 +7,8 @@ import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -61,18 +62,42 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
     latest is graded. The other notebooks are listed. Raises NoSubmissionsError if ``root`` does not
     exist.
     """
+    require(root)
+    for student, paths in sorted(by_student(root).items()):
+        yield from of_student(student, paths, root)
+
+
+def require(root: Path) -> None:
+    """Raise NoSubmissionsError if there is no such folder or file."""
     if not root.exists():
         raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
-    for student, paths in sorted(_by_student(root).items()):
-        whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
-        yield from (_of_a_class(_label(path, root)) for path in whole)
-        own = [path for path in paths if path not in whole]
-        if own:
-            files = [file for path in own for file in found(path, _label(path, root))]
-            yield from _students(student, files)
 
 
-def _by_student(root: Path) -> dict[str, list[Path]]:
+def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submission | Rejected]:
+    """Yield one student's submissions, and the files that cannot be graded; see :func:`collect`."""
+    whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
+    yield from (_of_a_class(_label(path, root)) for path in whole)
+    own = [path for path in paths if path not in whole]
+    if own:
+        files = [file for path in own for file in found(path, _label(path, root))]
+        yield from _students(student, files)
+
+
+Listing = Mapping[str, tuple[int, int, int]]
+
+
+def listing(root: Path) -> Listing:
+    """Return the time, size and inode of each file in a folder, or of a single file, by path."""
+    names = [os.path.join(folder, name) for folder, _, files in os.walk(root) for name in files]
+    found: dict[str, tuple[int, int, int]] = {}
+    for name in names or [str(root)]:
+        with suppress(OSError):  # it has just been removed
+            seen = os.stat(name)
+            found[name] = seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return found
+
+
+def by_student(root: Path) -> dict[str, list[Path]]:
     """Return the top-level files and folders of each student."""
     owned: defaultdict[str, list[Path]] = defaultdict(list)
     names = functools.cache(names_beside)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.ingest import Rejected, Submission, collect
-from autograd_classroom.ingest.submission import unread
+from autograd_classroom.ingest.collecting import Listing, by_student, listing, of_student, require
+from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_course.extraction import Answer, extract
 from autograd_course.index import Entry
 
@@ -26,25 +26,49 @@ def hand_in(
     root: Path,
     exercises: Iterable[Entry],
     step: Callable[[], None] = lambda: None,
+    known: Known | None = None,
 ) -> HandedIn:
     """Put the files under ``root`` into the gradebook. Call ``step`` for each file.
 
     From each notebook, take the requested exercises of its lesson. Ignore notebooks without any
-    requested exercise. Raises NoSubmissionsError if the folder does not exist.
+    requested exercise. ``known`` holds what an earlier call has read, so that this call reads only
+    the files of students whose files have changed. Raises NoSubmissionsError if the folder does not
+    exist.
     """
     wanted = tuple(exercises)
     notebooks = rejected = 0
+    require(root)
     book.forget_rejected()
-    for each in collect(root):
-        step()
-        taken = each if isinstance(each, Rejected) else _answers(each, wanted)
-        if isinstance(taken, Rejected):
-            book.reject(taken)
-            rejected += 1
-        elif isinstance(each, Submission) and taken:
-            book.hand_in(each, taken)
-            notebooks += 1
+    for student, paths in sorted(by_student(root).items()):
+        for each, taken in _read(student, paths, root, wanted, known):
+            step()
+            if isinstance(taken, Rejected):
+                book.reject(taken)
+                rejected += 1
+            elif isinstance(each, Submission) and taken:
+                book.hand_in(each, taken)
+                notebooks += 1
     return HandedIn(notebooks, rejected)
+
+
+Taken = tuple[Submission | Rejected, tuple[Answer, ...] | Rejected]
+Known = dict[str, tuple[Sequence[Listing], Sequence[Taken]]]  # by student
+
+
+def _read(
+    student: str, paths: list[Path], root: Path, wanted: Sequence[Entry], known: Known | None
+) -> Iterable[Taken]:
+    """Return a student's submissions with their answers."""
+    now = [listing(path) for path in paths] if known is not None else []
+    if known is not None and student in known and known[student][0] == now:
+        return known[student][1]
+    taken = [
+        (each, each if isinstance(each, Rejected) else _answers(each, wanted))
+        for each in of_student(student, paths, root)
+    ]
+    if known is not None:
+        known[student] = now, taken
+    return taken
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:

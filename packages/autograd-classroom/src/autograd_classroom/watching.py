@@ -1,0 +1,79 @@
+"""Grade submissions as they arrive: see when a folder changes, and grade what is new in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from autograd_classroom import console
+from autograd_classroom.assignment import Assignment
+from autograd_classroom.classwork import some
+from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.grading.executor import Executor
+from autograd_classroom.grading.run import only_run, work
+from autograd_classroom.grading.version import grader_version
+from autograd_classroom.ingest.collecting import Listing, listing
+from autograd_classroom.ingest.hand_in import Known, hand_in
+from autograd_classroom.paths import Places
+from autograd_classroom.reports import files
+from autograd_course.index import INDEX, Entry
+
+INTERVAL = 0.1  # seconds between two looks at the folder
+
+
+def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
+    """Yield at the start, and then each time that files have been added, changed or removed.
+
+    A change counts once the folder looks the same in two looks, because a file may be written in
+    parts. ``stat`` also works on network drives and in containers, where notifications of changes
+    do not.
+    """
+    graded: Listing | None = None
+    last: Listing | None = None
+    while True:
+        now = listing(root)
+        settled, last = now == last, now
+        if settled and now != graded:
+            graded = now
+            yield
+        else:
+            time.sleep(interval)
+
+
+def watch(
+    places: Places,
+    exercises: tuple[Entry, ...],
+    executor: Executor,
+    about: Assignment,
+    changes: Iterable[None],
+) -> None:
+    """After each change, grade what is new, print one line per new verdict, and write the reports.
+
+    Each verdict is in the gradebook before the next answer is judged. After a crash, the next call
+    continues with the answers that are left.
+    """
+    files.prepare(places.reports)
+    places.make_room()
+    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        about.keep(book)
+        known: Known = {}
+        for _ in changes:
+            before = _verdicts(book)
+            run = book.begin(INDEX.values(), grader_version(), resume=True)
+            came = hand_in(book, places.submissions, exercises, known=known)
+            book.queue(run, exercises)
+            work(book, run, executor)
+            book.finish(run)
+            for (student, exercise), verdict in _verdicts(book).items():
+                if before.get((student, exercise)) != verdict:
+                    console.say(f"{student}  {exercise}  {verdict[0]}")
+            for problem in book.problems() if came.rejected else ():
+                console.say(f"{problem.source}: {problem.message}")
+            files.write(book, places.reports)
+            console.say(f"{some(came.notebooks, 'notebook')} graded. Waiting for more.")
+
+
+def _verdicts(book: Gradebook) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the outcome of each answer and the stamp of its score."""
+    return {(s.student, s.exercise): (s.outcome, s.stamp) for s in book.scores() if s.status}
