@@ -1,4 +1,4 @@
-"""The answer to one exercise as code that a sandbox can run."""
+"""The answer to one exercise, as code that a sandbox can run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 
 class NotPython(str):
-    """The problem "this cell is not Python". It also affects the result of the cell."""
+    """The problem that a cell is not valid Python, which the grading result also reports."""
 
 
 @dataclass(frozen=True)
 class Answer:
     """A student's answer to one exercise.
 
-    ``name`` is the name of the answer in the namespace after ``preamble`` and then ``source`` have
-    run. ``source`` is empty if the student gave no answer. ``problems`` are sentences for the
-    student about the form of the submission.
+    Running ``preamble`` and then ``source`` defines the answer under ``name``. ``source`` is empty
+    if the student gave no answer. ``problems`` are sentences that tell the student what is wrong
+    with the form of the submission.
     """
 
     exercise: str
@@ -34,13 +34,14 @@ class Answer:
 
     @property
     def cells(self) -> list[str]:
-        """The code to run, in order."""
+        """The code cells to run, in order."""
         return [cell for cell in (self.preamble, self.source) if cell]
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of everything that affects a verdict. It excludes the student and the
-        problems.
+        """The SHA-256 hash of everything that affects a verdict.
+
+        The hash does not depend on the student or on the problems.
         """
         graded = [self.exercise, self.name, self.preamble, self.source]
         return hashlib.sha256(json.dumps(graded).encode()).hexdigest()

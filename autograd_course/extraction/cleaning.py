@@ -1,4 +1,4 @@
-"""Remove a cell's statements for Jupyter and the course, but keep the line numbers."""
+"""Remove ``grade(…)`` calls, magics and similar statements from a cell. Keep the line numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from autograd_course.extraction.statements import LONGEST, Statement, first_line
 
-# These calls ask a question or show something, and no answer needs them.
+# These calls ask a question or show something. No answer needs them.
 TALK = frozenset(
     {
         *("diagnose", "explain", "grade", "hint", "knowledge_check", "progress", "reset"),
@@ -37,13 +37,13 @@ def python_of(source: str) -> str:
             warnings.simplefilter("ignore")
             transform: Callable[[str], str] = TransformerManager().transform_cell  # type: ignore[no-untyped-call]
             changed = transform(source)
-    except Exception:  # its tokenizer may raise any exception; Python's parser reports it better
+    except Exception:  # Jupyter may raise any exception; Python's parser reports errors better
         return source
     return changed if _parses(changed) else source
 
 
 def is_talk(statement: Statement) -> bool:
-    """Whether a statement only addresses Jupyter, the course or the person at the screen."""
+    """Whether a statement only calls Jupyter or the course, such as a magic or ``grade(…)``."""
     if "get_ipython" in statement.needs:
         return True
     node = statement.node
@@ -52,7 +52,7 @@ def is_talk(statement: Statement) -> bool:
 
 
 def without_talk(source: str, found: tuple[Statement, ...]) -> str:
-    """Return the cell with ``pass`` in place of the statements that ``is_talk`` recognizes."""
+    """Return the cell with ``pass`` in place of each statement that ``is_talk`` recognizes."""
     lines = source.encode().splitlines()
     for statement in reversed(found):
         if is_talk(statement):

@@ -17,17 +17,17 @@ from autograd_course.notebook_files import Notebook
 
 
 def extract(notebook: Notebook, student: str, exercises: Iterable[Entry]) -> tuple[Answer, ...]:
-    """Return a student's answer to each exercise. A missing answer is empty.
+    """Return a student's answer to each exercise. If an answer is missing, its source is empty.
 
-    This runs no code. It ignores grader cells, Markdown, outputs and magics. From the other code
-    cells, it takes the statements that an answer needs (:mod:`.slicing`).
+    No code is executed. Grader cells, Markdown cells, outputs and magics are ignored. From the
+    other code cells, only the statements that an answer needs are included (:mod:`.slicing`).
     """
     read = program(notebook)
     return tuple(_answer(read, student, exercise.id) for exercise in exercises)
 
 
 def attempted(notebook: Notebook, exercises: Iterable[Entry]) -> int:
-    """Return how many exercises the student has begun in the notebook."""
+    """Return the number of exercises that the student has begun in the notebook."""
     read = program(notebook)
     found = [place(read, exercise.id) for exercise in exercises]
     return sum(
@@ -59,7 +59,7 @@ def _absent(read: Program, exercise: str) -> tuple[str, ...]:
 
 
 def _looks_like(name: str, asked: str) -> bool:
-    """Whether a name is the requested name with some letters from another alphabet."""
+    """Whether a name equals the requested name except for letters from another alphabet."""
     if name.isascii() or len(name) != len(asked):
         return False
     return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))
@@ -68,10 +68,10 @@ def _looks_like(name: str, asked: str) -> bool:
 def _parted(
     block: Block, where: Place, exercise: str
 ) -> tuple[Sequence[Statement], Sequence[Statement]]:
-    """Return the answer's own statements and all other statements of the cell.
+    """Split a cell into the answer's own statements and all other statements.
 
-    The cell is divided only if it also answers other exercises. Otherwise, the answer is the whole
-    cell, because any code in it may be part of the answer.
+    The cell is split only if it also answers other exercises. Otherwise, the whole cell is the
+    answer, because any code in it may be part of the answer.
     """
     others = {each.answer for each in INDEX.values() if each.id != exercise} - {where.name}
     if not block.binds & others or block.exercise == exercise:

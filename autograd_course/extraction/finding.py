@@ -1,9 +1,10 @@
-"""Find the cell of a notebook that answers an exercise.
+"""Find the cell of a notebook that answers an exercise. The first match counts:
 
-1. The cell with its ``grade_id`` that defines the answer and contains more than the stub. If
-   several cells do, this is the last one, because it overwrote the others in the student's kernel.
-2. Any cell that defines the name, because metadata get lost and cells get retagged.
-3. The cell with its ``grade_id``, even if it is a stub or defines something else.
+1. A cell that has the exercise's ``grade_id``, defines the answer and contains more than the stub.
+   If there are several, the last one counts, because it overwrote the others in the student's
+   kernel.
+2. Any cell that defines the answer, because ids can get lost or end up on another cell.
+3. A cell that has the exercise's ``grade_id``, even if it is a stub or defines something else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from autograd_course.index import INDEX, shares_its_answer
 
 @dataclass(frozen=True)
 class Place:
-    """The index of the answering block, the name to read from it, and any problems with it."""
+    """The index of the cell that contains the answer, the answer's name, and any problems."""
 
     index: int
     name: str
@@ -26,7 +27,7 @@ class Place:
 
 
 def place(program: Program, exercise: str) -> Place | None:
-    """Return where the notebook answers an exercise, or ``None`` if it does not."""
+    """Return the place of an answer in the notebook, or ``None`` if there is no answer."""
     name = _name(program, exercise)
     tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
     if begun := [i for i in tagged if _begun(program, i, name)]:
@@ -43,7 +44,7 @@ def place(program: Program, exercise: str) -> Place | None:
 
 
 def _name(program: Program, exercise: str) -> str:
-    """Return the requested name, or a different name if only that is defined and graded."""
+    """Return the requested name, or the name passed to ``grade`` if only that name is defined."""
     asked = INDEX[exercise].answer
     bound = frozenset().union(*(block.binds for block in program.blocks))
     _, handed = program.graded.get(exercise, (0, asked))
@@ -55,10 +56,10 @@ def _begun(program: Program, index: int, name: str) -> bool:
 
 
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
-    """Return the last cell that defines the name, preferably one without another exercise's id.
+    """Return the last cell that defines the name, preferably one without an exercise id.
 
-    If several exercises use the same name, only code above a ``grade(…)`` call can be assigned to
-    one of them.
+    If several exercises use the same name, only the cell directly above the exercise's ``grade(…)``
+    call is considered.
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]
@@ -70,7 +71,7 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
 
 
 def _lost(program: Program, index: int, exercise: str) -> str:
-    """Explain why the id did not lead to the answer."""
+    """Explain why the answer was not in the cell with the exercise's id."""
     if misnamed := program.blocks[index].misnamed:
         return f"{misnamed}; the cell is taken for {exercise!r}"
     name = _name(program, exercise)

@@ -18,14 +18,14 @@ from autograd_course.index import INDEX, UnknownExerciseError, known
 from autograd_course.notebook_files import Notebook
 
 GRADER_SUFFIX = "-grade"
-_KEPT = 4000  # maximum characters of a cached cell: its tree takes a hundred times as much memory
+_KEPT = 4000  # maximum characters of a cell to cache: its tree takes 100 times as much memory
 
 
 @dataclass(frozen=True)
 class Block:
     """A code cell: its exercise (from ``grade_id``), its Python code, and any syntax error.
 
-    ``misnamed`` explains why an id does not name an exercise.
+    ``misnamed`` explains why the id does not name an exercise.
     """
 
     exercise: str
@@ -42,10 +42,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Program:
-    """The code cells in order, without grader cells, and the names that are passed to ``grade``.
+    """A notebook's code cells except grader cells, and the names passed to ``grade``.
 
-    ``graded`` maps an exercise to the name and to the number of blocks above the call to ``grade``.
-    ``problems`` lists the problems with invalid ids.
+    ``graded`` maps each exercise to the number of cells above its ``grade`` call, and to the name
+    passed to this call. ``problems`` lists the problems with invalid ids.
     """
 
     blocks: tuple[Block, ...]
@@ -54,9 +54,9 @@ class Program:
     problems: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)  # used to find the lesson, the attempted exercises and the answers
+@lru_cache(maxsize=4)  # read for the lesson, the attempted exercises and the answers
 def program(notebook: Notebook) -> Program:
-    """Read a notebook's code cells."""
+    """Parse a notebook's code cells."""
     blocks: list[Block] = []
     graded: dict[str, tuple[int, str]] = {}
     prose: set[str] = set()
@@ -85,12 +85,12 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
-# In the notebooks of a class, most cells are the lesson's own cells.
+# Most cells in a class's notebooks are unchanged cells of the lesson, so a cache saves time.
 _known = lru_cache(maxsize=512)(_block)
 
 
 def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
-    """Return the exercise, whether the cell grades it, and any problem with the id."""
+    """Return the exercise that an id names, whether the cell grades it, and any problem."""
     answer_id = grade_id.removesuffix(GRADER_SUFFIX)
     if not answer_id:
         return "", False, []
@@ -103,7 +103,7 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
 
 
 def odd_letter(text: str) -> str:
-    """If the id contains a misleading letter, return the end of a sentence that names it."""
+    """Return the end of a sentence that names the first non-ASCII letter, or an empty string."""
     odd = next((letter for letter in text if not letter.isascii()), "")
     return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
 

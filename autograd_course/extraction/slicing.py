@@ -1,8 +1,8 @@
 """Find the statements in other cells that define the names that an answer uses.
 
-An answer could include the whole notebook above it. But then a plot, a training run or an endless
-loop in a separate cell would run again for every exercise below it, and one exercise's answer could
-break the next. So an answer includes only the definitions that it depends on. It does not include
+If an answer included all cells above it, a plot, a training run or an endless loop in a separate
+cell would run again for every exercise below it. An error in one answer could also break the next
+answer. Therefore, an answer includes only the definitions that it depends on. It does not include
 bare calls, magics or ``grade(…)``.
 """
 
@@ -39,10 +39,10 @@ class Preamble:
 def preamble(
     answer: Sequence[Statement], above: Sequence[Statement], below: Sequence[Statement]
 ) -> Preamble:
-    """Return the statements above an answer that the answer needs.
+    """Return the statements in other cells that an answer needs.
 
     If a name is defined only below the answer, the student ran the cells in a different order. The
-    definition is included, and a problem names it. A separate problem lists undefined names.
+    definition is then included, and a problem names it. Another problem lists undefined names.
     """
     wanted = _names(answer)
     first = _slice(above, wanted)
@@ -61,7 +61,7 @@ def preamble(
 
 
 def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Statement]:
-    """Return the statements that define ``wanted`` and everything that they depend on, in order."""
+    """Return, in order, the statements that define ``wanted`` and everything they depend on."""
     usable = [s for s in statements if not is_talk(s)]
     by_name = _index(usable)
     kept = {i for i, s in enumerate(usable) if s.binds_anything or s.is_future}
@@ -75,7 +75,7 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
 
 
 def _index(statements: Sequence[Statement]) -> defaultdict[str, list[int]]:
-    """Map each name to the statements that bind or change it. Changes to a module do not count."""
+    """Map each name to the statements that bind or change it. Changes to a module are ignored."""
     modules = _bound(s for s in statements if s.is_import)
     index: defaultdict[str, list[int]] = defaultdict(list)
     for i, statement in enumerate(statements):
@@ -99,7 +99,7 @@ def _unbound(statements: Sequence[Statement], bound: frozenset[str]) -> frozense
 
 
 def _said(names: frozenset[str], answer: Sequence[Statement]) -> list[str]:
-    """Return the names that the answer itself uses. Their own dependencies are added later."""
+    """Return the sorted subset of ``names`` that the answer itself uses."""
     return sorted(names & _names(answer))
 
 

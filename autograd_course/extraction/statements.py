@@ -1,4 +1,4 @@
-"""A cell's top-level statements, and the names that each one binds, needs and changes."""
+"""A cell's top-level statements, and the names that each statement binds, needs and changes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from autograd_course.errors import CourseError
 
 LONGEST = 100_000  # maximum characters of a cell; an answer has a few thousand
 
-# Calls that show a Function at work but set nothing up.
+# Calls to these methods run a Function, but they change no object that an answer needs.
 _SHOWS = {"apply", "backward", "show"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class NotPythonError(CourseError, ValueError):
-    """A cell does not parse; the message is one sentence."""
+    """Raised when a cell cannot be parsed. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement of a cell, with its syntax tree.
+    """A statement in a cell, with its syntax tree.
 
-    ``binds`` contains the names that it assigns. ``needs`` contains the names that it reads now, or
-    when its definitions are called. ``changes`` contains the names of the objects that it modifies,
-    as in ``table[0] = 1`` or ``table.append(1)``.
+    ``binds`` contains the names that the statement assigns. ``needs`` contains the names that it
+    reads immediately or when its definitions are called. ``changes`` contains the names of the
+    objects that it modifies, as in ``table[0] = 1`` or ``table.append(1)``.
     """
 
     source: str
@@ -53,7 +53,7 @@ class Statement:
 
 
 def statements(source: str) -> tuple[Statement, ...]:
-    """Return the top-level statements of a cell. Raises NotPythonError if it does not parse."""
+    """Return the top-level statements of a cell. Raises NotPythonError if the cell is invalid."""
     if len(source) > LONGEST:
         raise NotPythonError(f"it is longer than {LONGEST:,} characters")
     try:
@@ -65,7 +65,8 @@ def statements(source: str) -> tuple[Statement, ...]:
     except SyntaxError as error:
         raise NotPythonError(f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        # The source may have null bytes, numbers with ten thousand digits, or a thousand brackets.
+        # The source may contain null bytes, numbers with 10,000 digits, or a thousand nested
+        # brackets.
         raise NotPythonError(f"Python cannot read it: {str(error) or 'too deep'}") from None
 
 
@@ -82,7 +83,7 @@ def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
 
 
 def first_line(node: ast.stmt) -> int:
-    """Return the first line of a statement, including its decorators."""
+    """Return the line number at which a statement begins, including its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
@@ -105,7 +106,10 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names of the objects that running the statement modifies, without later calls."""
+    """Yield the names of the objects that a statement modifies when it runs.
+
+    Code inside functions and classes is ignored.
+    """
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

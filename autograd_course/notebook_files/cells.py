@@ -1,4 +1,4 @@
-"""The parts of a notebook that grading needs: no outputs, and no metadata except the ids."""
+"""The parts of a notebook that grading needs: the cells and their ids, but no outputs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Kind = Literal["code", "markdown", "raw"]
 
 
 class UnreadableError(CourseError, ValueError):
-    """A file cannot be read; the message is one sentence that gives the reason."""
+    """Raised when a file cannot be read. The message is one sentence that gives the reason."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: its kind, its text, and its ``grade_id`` from nbgrader."""
+    """A notebook cell: its kind, its text, and its nbgrader ``grade_id``."""
 
     kind: Kind
     source: str
@@ -30,13 +30,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook's cells in order, and one sentence for each problem with the file."""
+    """The cells of a notebook in order, and one sentence for each problem with the file."""
 
     cells: tuple[Cell, ...]
     problems: tuple[str, ...] = ()
 
 
 def clean(text: str) -> str:
-    """Return text that can be encoded and stored. It has plain line ends and no lone surrogates."""
+    """Normalize line endings and replace lone surrogates, so that the text can be stored."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     return plain.encode("utf-8", "replace").decode("utf-8")

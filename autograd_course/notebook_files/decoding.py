@@ -1,10 +1,13 @@
-"""Decode text from any editor. Declared codecs are not trusted, because Python has unusual ones."""
+"""Decode text that may come from any editor.
+
+Encodings declared in a file are ignored, because Python also supports unusual ones.
+"""
 
 from __future__ import annotations
 
 import codecs
 
-# The mark of UTF-32 begins with the mark of UTF-16, so the longer mark comes first.
+# The UTF-32 byte-order mark begins with the UTF-16 mark, so the longer mark comes first.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -12,12 +15,12 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LEGACY = ("cp1252", "latin-1")  # the second one decodes anything
+_LEGACY = ("cp1252", "latin-1")  # latin-1 can decode any bytes
 _LOOKED_AT = 400
 
 
 def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the text. If it was not plain UTF-8, also return a sentence that says so."""
+    """Return the decoded text. If the encoding was not UTF-8, also return a sentence about it."""
     codec = _by_mark(data) or _by_zeros(data) or "utf-8"
     try:
         text = data.decode(codec)
@@ -33,7 +36,10 @@ def _by_mark(data: bytes) -> str:
 
 
 def _by_zeros(data: bytes) -> str:
-    """Return the UTF-16 encoding if every second byte is zero, as in Latin text without a BOM."""
+    """Recognize UTF-16 without a byte-order mark.
+
+    In Latin text, nearly every second byte is zero.
+    """
     head = data[:_LOOKED_AT]
     for start, codec in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(head) > 1 and head[start::2].count(0) > 0.8 * len(head[start::2]):

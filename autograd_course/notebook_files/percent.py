@@ -1,4 +1,4 @@
-"""Scripts with cells. Cells begin with ``# %%`` (py:percent) or ``# In[3]:`` (nbconvert)."""
+"""Read scripts that are divided into cells by ``# %%`` (py:percent) or ``# In[3]:`` (nbconvert)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw": "raw
 
 
 def cells_of(text: str) -> Iterator[Cell]:
-    """Yield the cells. Text before the first mark is also code, and so is a text without marks."""
+    """Yield the cells of a script. Text before the first marker is also a code cell."""
     marks = list(_BEGINS.finditer(text))
     first = marks[0].start() if marks else len(text)
     if text[:first].strip():
         yield Cell("code", text[:first].strip("\n"))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    for mark, end in zip(marks, ends, strict=False):  # without marks, the last end has no cell
+    for mark, end in zip(marks, ends, strict=False):  # without markers, the only end has no cell
         header = mark["header"] or ""
         yield Cell(_kind(header), text[mark.end() : end].strip("\n"), _grade_id(header))
 

@@ -1,6 +1,6 @@
-"""Read a notebook from bytes. The format is nbformat 1 to 4, or a script with cells.
+"""Read a notebook from bytes, in the format nbformat 1 to 4 or as a script with cells.
 
-nbformat's own reader stops at the first error. This module reads as much of a submitted file as
+nbformat's own reader stops at the first error. This module reads as much of a damaged file as
 possible, and reports the errors.
 """
 
@@ -27,7 +27,7 @@ _OTHER_FILES = {
 
 
 def read(data: bytes) -> Notebook:
-    """Return the notebook in the bytes. Raises UnreadableError if it has no cells."""
+    """Parse bytes as a notebook. Raises UnreadableError if there are no cells."""
     for begins, kind in _OTHER_FILES.items():
         if data.startswith(begins):
             raise UnreadableError(f"this is {kind}, no notebook: hand in the .ipynb itself")
@@ -70,7 +70,7 @@ def _salvaged(text: str, error: Exception) -> Notebook:
 
 
 def _saved_cells(saved: Any) -> Iterator[Any]:
-    """Yield the notebook's cells. Up to nbformat 3, they are in worksheets."""
+    """Yield the cells of a saved notebook. Up to nbformat 3, the cells are inside worksheets."""
     if not isinstance(saved, dict):
         raise UnreadableError("this is JSON, but no notebook: hand in the .ipynb itself")
     for part in (saved, *_listed(saved, "worksheets")):
@@ -84,7 +84,7 @@ def _listed(owner: dict[str, Any], key: str) -> list[Any]:
 
 
 def _cells(saved: Iterable[Any]) -> Iterator[Cell]:
-    """Yield the cells that contain text, whatever their size, without their outputs."""
+    """Yield the cells that contain text, without their outputs."""
     for cell in saved:
         if not isinstance(cell, dict):
             continue

@@ -1,4 +1,7 @@
-"""Recover cells from broken notebook JSON, which may be truncated or contain merge marks."""
+"""Recover cells from broken notebook JSON.
+
+The JSON may be truncated or contain merge conflict markers.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import Any
 
 # Jupyter sorts the keys, so a cell begins with one of these.
 _BEGINS = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
-_ATTEMPTS = 2_000  # in a hostile file, each attempt may parse a thousand levels of nesting
+_ATTEMPTS = 2_000  # in a malicious file, each attempt may parse 1,000 levels of nesting
 
 
 def salvaged(text: str) -> Iterator[dict[str, Any]]:
-    """Yield every complete cell, in order."""
+    """Yield every complete cell in the text, in order."""
     decoder = json.JSONDecoder()
     position = 0
     for _ in range(_ATTEMPTS):

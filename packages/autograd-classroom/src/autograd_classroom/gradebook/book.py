@@ -1,7 +1,10 @@
-"""The gradebook's operations. Each is one transaction, so even a kill −9 leaves none half done.
+"""The operations on a gradebook.
 
-SQLite's log (WAL) allows many readers during a write, and writers wait for each other. Store the
-file on a disk of the grading machine, because WAL does not work across a network file system.
+Each write is one transaction, so a crash cannot leave it half done.
+
+SQLite's write-ahead log (WAL) allows many readers during a write. Writers wait for each other.
+Store the file on a local disk of the grading machine, because WAL does not work across a network
+file system.
 """
 
 from __future__ import annotations
@@ -40,10 +43,10 @@ class Gradebook:
         return cls(path)
 
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
-        """Start a new run with a new secret seed, or return the last unfinished run if ``resume``.
+        """Start a new run with a new secret seed.
 
-        ``grader`` is the version of the rules and the catalogue. Verdicts from other versions are
-        computed again.
+        If ``resume`` is true, return the last unfinished run instead, if there is one. ``grader``
+        is the version of the rules and the exercises. Verdicts from other versions are recomputed.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -62,8 +65,9 @@ class Gradebook:
             write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
-        """Record a submission and its answers as the student's current ones. Earlier results
-        remain.
+        """Record a submission and its answers as the student's current ones.
+
+        Earlier verdicts are kept.
         """
         s = submission
         known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
@@ -80,38 +84,47 @@ class Gradebook:
                 write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
 
     def reject(self, rejected: Rejected) -> None:
-        """Record a file that was not graded, and the reason."""
+        """Record a file that was not graded, together with the reason."""
         row = (rejected.student, rejected.source, clean(rejected.problem))
         with self._transaction() as write:
             write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
 
     def forget_rejected(self) -> None:
-        """Delete the rejections of earlier collections before the files are read again."""
+        """Delete the records of all rejected files, before the files are read again."""
         with self._transaction() as write:
             write.execute("DELETE FROM rejected")
 
     def pending(self, run: Run) -> Iterator[Answer]:
-        """Yield the current answers for which this run's grader has no verdict or has failed."""
+        """Yield the current answers that still need a verdict from this version of the grader."""
         return reading.pending(self._connection, run)
 
     def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
-        """Queue the pending code of these exercises. Return the number of answers that have it."""
+        """Queue the code that still needs a verdict.
+
+        Return the number of answers that contain queued code.
+        """
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 
     def queued(self) -> Iterator[Answer]:
-        """Yield the queue. Each piece of code occurs once, without the names of its students."""
+        """Yield the queued code.
+
+        Each piece of code occurs once, without the names of its students.
+        """
         return reading.queued(self._connection)
 
     def record(self, run: Run, score: Score) -> bool:
         """Record a verdict. If a verdict already exists, change nothing and return False.
 
-        "The grader failed" does not count as a verdict. The next verdict replaces it.
+        The status "grader failed" does not count as a verdict, so a later verdict replaces it.
         """
         with self._transaction() as write:
             return recording.record(write, run, score)
 
     def record_for_all(self, run: Run, score: Score) -> int:
-        """Record a verdict for all current answers that have this code. Return their number."""
+        """Record a verdict for each current answer that has this code.
+
+        Return the number of recorded verdicts.
+        """
         with self._transaction() as write:
             return recording.record_for_all(write, run, score)
 
@@ -125,11 +138,11 @@ class Gradebook:
         *,
         seen: str | None = None,
     ) -> Score:
-        """Give points by hand, whatever the verdict is. ``None`` withdraws points given by hand.
+        """Set an answer's points by hand, whatever its verdict is. ``None`` removes these points.
 
-        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of the score that
-        the person saw. If the stamp has changed, nothing is written. Returns the current score.
-        Raises SettlingError.
+        A grading run never changes points set by hand. ``seen`` is the :attr:`Score.stamp` that the
+        instructor saw. If the stamp has changed since, nothing is written. Returns the current
+        score. Raises SettlingError.
         """
         with self._transaction() as write:
             score = settling.score_of(write, student, exercise)
@@ -141,7 +154,7 @@ class Gradebook:
         self._set("assignment", settings.to_json())
 
     def enroll(self, roster: Roster) -> None:
-        """Replace the students of the class."""
+        """Replace the class roster."""
         self._set("roster", as_text(roster))
 
     def _set(self, name: str, value: str) -> None:
@@ -149,11 +162,11 @@ class Gradebook:
             write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     def roster(self) -> Roster:
-        """Return the students who are known to be in the class."""
+        """Return the class roster."""
         return reading.roster(self._connection)
 
     def people(self) -> dict[str, Person]:
-        """Return the identity of each student who is on the roster."""
+        """Map each student in the gradebook to the matching person on the roster."""
         return reading.people(self._connection)
 
     def absent(self) -> list[Person]:
@@ -161,7 +174,7 @@ class Gradebook:
         return reading.absent(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
-        """Return pairs of a student and a file path, one for each submitted file."""
+        """Return a (student, path) pair for each submitted file."""
         return reading.sources(self._connection)
 
     def score_of(self, student: str, exercise: str) -> Score:
@@ -169,27 +182,27 @@ class Gradebook:
         return settling.score_of(self._connection, student, exercise)
 
     def scores(self, student: str = "") -> list[Score]:
-        """Return the verdicts on the current answers, by student and then in the course's order."""
+        """Return the scores of all current answers, sorted by student and then in course order."""
         return reading.scores(self._connection, student)
 
     def outline(self) -> list[Score]:
-        """Return all scores without their messages and evidence, which take up most of the file."""
+        """Return all scores without their messages and evidence, which make up most of the file."""
         return reading.outline(self._connection)
 
     def history(self, student: str, exercise: str) -> list[Event]:
-        """Return all verdicts and settlements of an answer, starting with the oldest."""
+        """Return the verdicts on an answer and the points set by hand, oldest first."""
         return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
-        """Return the results of each submitted exercise, in the course's order."""
+        """Return a summary of the results for each submitted exercise, in course order."""
         return reading.tallies(self._connection)
 
     def students(self) -> list[str]:
-        """Return all students who handed in a file, even if it was not readable."""
+        """Return all students who handed in a file, even an unreadable one."""
         return reading.students(self._connection)
 
     def problems(self, student: str = "") -> list[Problem]:
-        """Return the files that were not graded, and those that were graded with a remark."""
+        """Return the problems with submitted files, such as why a file was not graded."""
         return reading.problems(self._connection, student)
 
     def code(self, digest: str) -> tuple[str, str, str]:
@@ -197,7 +210,7 @@ class Gradebook:
         return reading.code(self._connection, digest)
 
     def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:
-        """Yield the hash, number of students and status of each piece of code for an exercise."""
+        """Yield the hash, number of students and status of each distinct answer to an exercise."""
         return reading.codes(self._connection, exercise)
 
     def students_of(self, exercise: str, digest: str) -> list[str]:
@@ -205,7 +218,7 @@ class Gradebook:
         return reading.students_of(self._connection, exercise, digest)
 
     def close(self) -> None:
-        """Close the file. The recorded data remains in it."""
+        """Close the gradebook file."""
         self._connection.close()
 
     def __enter__(self) -> Gradebook:
@@ -217,7 +230,7 @@ class Gradebook:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file. Raises GradebookError if SQLite could not read or write."""
+        """Close the gradebook file. Raises GradebookError if SQLite could not read or write it."""
         self.close()
         if isinstance(error, sqlite3.Error):
             raise unusable(self._path, error) from None
@@ -229,6 +242,6 @@ class Gradebook:
             yield self._connection
             self._connection.execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:  # SQLite itself ends it if the disk is full
+            if self._connection.in_transaction:  # if the disk is full, SQLite has ended it
                 self._connection.execute("ROLLBACK")
             raise

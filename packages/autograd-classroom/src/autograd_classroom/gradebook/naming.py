@@ -1,4 +1,4 @@
-"""Find names that are similar to the typed text."""
+"""Suggest known names that are similar to a misspelled name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _NAMED = 5
 
 
 def near(asked: str, names: Iterable[str]) -> str:
-    """Return a few names that are similar to the given one, as the end of a sentence."""
+    """Return the end of a sentence that suggests similar names, or an empty string."""
     folded = {name.casefold(): name for name in names}
     word = asked.casefold()
     close = [name for key, name in folded.items() if word and word in key]

@@ -1,4 +1,4 @@
-"""Open a gradebook. A new gradebook is created in one transaction. Other files never change."""
+"""Open a gradebook, or create it in one transaction. Files that are not gradebooks never change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from autograd_classroom.gradebook.schema import APPLICATION, CHANGES, OLDEST, TABLES, VERSION
 from autograd_course.errors import CourseError
 
-_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # the latter if not even the log has room
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # SQLITE_IOERR: not even the log fits on the disk
 _PAUSE = 0.01  # seconds between two attempts
 _WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseconds
 
 
 class GradebookError(CourseError):
-    """A gradebook cannot be used. The message is one sentence that says how to fix the problem."""
+    """Raised when a gradebook cannot be used. The message says how to fix the problem."""
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -57,7 +57,10 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log. If another process is doing the same, wait for it."""
+    """Turn on the write-ahead log.
+
+    If another process is also turning it on, wait for that process.
+    """
     until = time.monotonic() + _WAIT
     while True:
         try:
@@ -73,7 +76,7 @@ def _refuse_others(path: Path) -> None:
     """Raise GradebookError if a file is not a gradebook, is damaged, or has an unknown version."""
     if not path.exists() or path.stat().st_size == 0:
         return
-    uri = f"{path.absolute().as_uri()}?mode=rw"  # read-write, to recover a killed writer's log
+    uri = f"{path.absolute().as_uri()}?mode=rw"  # SQLite writes if it must recover a log
     with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as connection:
         # One statement sees one consistent state, even if another process is creating the file.
         application, version, tables = connection.execute(
@@ -81,7 +84,7 @@ def _refuse_others(path: Path) -> None:
             "FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if application == 0 and tables == 0:
-            return  # the process that created it was killed before the first transaction
+            return  # the process that created the file was killed before its first transaction
         if application != APPLICATION:
             raise GradebookError(f"{path} is a database but no gradebook: name another file.")
         if not OLDEST <= version <= VERSION:
@@ -99,7 +102,7 @@ def _value(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def unusable(path: Path, error: object) -> GradebookError:
-    """Return the error for a gradebook that cannot be read or written. Its message says why."""
+    """Return the error for an unusable gradebook. Its message gives the reason and a solution."""
     first = str(error).partition("\n")[0]
     if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
         return GradebookError(

@@ -1,4 +1,4 @@
-"""Queries that read a gradebook. None of them changes it."""
+"""Queries that read a gradebook without changing it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _PENDING = f"""
     ORDER BY a.student, e.position
 """
 
-# A temporary table of this connection, in a separate file. Without it, either memory would have to
-# hold the code of a whole class, or a long read transaction would keep SQLite from writing the log
-# back.
+# The queue is a temporary table in a separate file. Without this table, either the code of a whole
+# class would have to fit in memory, or a long read transaction would keep SQLite from checkpointing
+# the log.
 _QUEUE = f"""
     CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
     AND a.exercise IN (SELECT value FROM json_each(?))
     GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
 """
 
-# If several graders judged the current code, the latest run counts.
+# If several versions of the grader judged the current code, the latest run counts.
 _JUDGED = """
     FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
@@ -66,7 +66,8 @@ _SCORES = f"""
     ORDER BY a.student, e.position
 """
 
-# The query without long columns. Of the evidence, it reads only the part that decides the points.
+# The same query without long columns. From the evidence, it reads only the part that affects the
+# points.
 _OUTLINE = _SCORES.replace(
     "r.message, r.evidence",
     """'' AS message, CASE WHEN json_valid(r.evidence) THEN
@@ -115,22 +116,25 @@ _STUDENTS = """
 
 
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
-    """Yield the answers without a verdict, from one snapshot of the gradebook."""
+    """Yield the answers that have no verdict, using one snapshot of the gradebook."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
-        name, before, source = code(connection, row["hash"])  # one by one: a class's code is large
+        name, before, source = code(connection, row["hash"])  # one by one, to save memory
         said = _checked("problems", row["problems"]) or ()
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
 def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
-    """Queue each piece of code without a verdict. Return the number of answers that have it."""
+    """Queue each piece of code that has no verdict.
+
+    Return the number of answers that contain queued code.
+    """
     connection.execute("DROP TABLE IF EXISTS temp.queue")
     connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
     return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
 
 
 def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
-    """Yield the queued code, one piece at a time and without its students."""
+    """Yield the queued code, one piece at a time, without the names of its students."""
     number = 1
     while row := connection.execute(
         "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
@@ -141,12 +145,12 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
-    """Return the verdicts on the current answers, for all students or for the named one."""
+    """Return the scores of all current answers, or only those of the named student."""
     return _scores(connection, _SCORES, student)
 
 
 def outline(connection: sqlite3.Connection) -> list[Score]:
-    """Return the scores of all students, without messages and evidence."""
+    """Return the scores of all students, without their messages and evidence."""
     return _scores(connection, _OUTLINE, "")
 
 
@@ -157,12 +161,12 @@ def settings(connection: sqlite3.Connection) -> Settings:
 
 
 def roster(connection: sqlite3.Connection) -> Roster:
-    """Return the students who are known to be in the class."""
+    """Return the class roster."""
     return from_text(_set(connection, "roster"))
 
 
 def people(connection: sqlite3.Connection) -> dict[str, Person]:
-    """Return the identity of each student who is on the roster."""
+    """Map each student in the gradebook to the matching person on the roster."""
     return matched(students(connection), roster(connection))
 
 
@@ -173,7 +177,7 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
 
 
 def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return pairs of a student and a file path, whether or not the file was graded."""
+    """Return a (student, path) pair for each submitted file, whether or not the file was graded."""
     query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
     return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
 
@@ -190,7 +194,7 @@ def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Sc
     return [_counted(_score(row), found, late) for row in connection.execute(query, (student,))]
 
 
-Late = dict[str, dict[str, tuple[int, float]]]  # by student and lesson
+Late = dict[str, dict[str, tuple[int, float]]]  # student -> lesson -> (late days, their cost)
 
 
 def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) -> Late:
@@ -204,7 +208,10 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
 
 
 def _counted(score: Score, settings: Settings, late: Late) -> Score:
-    """Return the score with the points that count, after credit, lateness and settlement."""
+    """Return the score with its final points.
+
+    These include partial credit, the cost of late days, and points set by hand.
+    """
     days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
     points = score.points
     if score.status == "wrong" and score.rule:
@@ -217,13 +224,13 @@ def _counted(score: Score, settings: Settings, late: Late) -> Score:
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
-    """Return all verdicts and settlements of an answer, starting with the oldest."""
+    """Return the verdicts on an answer and the points set by hand, oldest first."""
     named = {"student": student, "exercise": exercise}
     return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return the results of each submitted exercise."""
+    """Return a summary of the results for each submitted exercise."""
     rows = connection.execute(_COUNTS).fetchall()
     return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
 
@@ -239,7 +246,7 @@ def _tally(rows: list[sqlite3.Row]) -> Tally:
 
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
-    """Return the remarks about submitted files."""
+    """Return the problems with submitted files."""
     return [Problem(*row) for row in connection.execute(_PROBLEMS, {"student": student})]
 
 
@@ -249,7 +256,7 @@ def students(connection: sqlite3.Connection) -> list[str]:
 
 
 def codes(connection: sqlite3.Connection, exercise: str) -> Iterator[tuple[str, int, str]]:
-    """Yield the hash, number of students and status of each piece of code for an exercise."""
+    """Yield the hash, number of students and status of each distinct answer to an exercise."""
     yield from map(tuple, connection.execute(_CODES, (exercise,)).fetchall())
 
 
@@ -269,9 +276,9 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
 
 
 def _score(row: sqlite3.Row) -> Score:
-    """Return the score in a row. A damaged value of the wrong type is left out, with a remark.
+    """Convert a row to a score. Damaged values are left out, and a remark names them.
 
-    A damaged verdict does not count, so the answer is not graded.
+    If the verdict itself is damaged, the answer counts as not graded.
     """
     judged = row["status"] is not None
     stored = _json(row["evidence"]) if judged else {}
@@ -302,7 +309,7 @@ def _score(row: sqlite3.Row) -> Score:
 
 
 def _settled(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the fields of a score that a settlement changes."""
+    """Return the score's ``settlement`` field, or no field if no points were set by hand."""
     points = _checked("points", row["given"])
     if points is None:
         return {}
@@ -312,7 +319,7 @@ def _settled(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return a column's parsed value, or ``None`` if it is damaged."""
+    """Return a column's parsed value, or ``None`` if the value is damaged."""
     match name:
         case "status":
             return value if value in get_args(Status) else None

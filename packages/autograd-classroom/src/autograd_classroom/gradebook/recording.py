@@ -1,4 +1,4 @@
-"""Write verdicts. The caller has already begun the transaction."""
+"""Write verdicts to a gradebook. The caller must have begun the transaction."""
 
 from __future__ import annotations
 
@@ -30,12 +30,15 @@ def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
 
 
 def record_for_all(write: sqlite3.Connection, run: Run, score: Score) -> int:
-    """Record a verdict for each student whose answer has this code. Return their number."""
+    """Record a verdict for each student whose answer has this code.
+
+    Return the number of recorded verdicts.
+    """
     query = "SELECT student FROM answers WHERE exercise = ? AND hash = ?"
     students = [row[0] for row in write.execute(query, (score.exercise, score.hash))]
     return sum(record(write, run, replace(score, student=student)) for student in students)
 
 
 def now() -> str:
-    """Return the current time in the stored format."""
+    """Return the current time in the format that the gradebook stores."""
     return datetime.now(UTC).isoformat(timespec="seconds")

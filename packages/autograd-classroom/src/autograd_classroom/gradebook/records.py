@@ -15,7 +15,7 @@ from autograd_course.notebook_files.cells import clean
 
 @dataclass(frozen=True)
 class Run:
-    """One grading run: the secret seed for the judge's inputs, and the version of the grader."""
+    """A grading run: the secret seed for the judge's inputs, and the version of the grader."""
 
     id: int
     seed: str
@@ -33,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Points that a person gave by hand, with a comment. ``number`` is its row number.
+    """Points that an instructor set by hand, with a comment. ``number`` is the row in the table.
 
     ``changed`` is true if the student has since handed in different code.
     """
@@ -48,13 +48,14 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Score:
-    """One verdict on one answer. The ``hash`` of the code and the ``seed`` reproduce it.
+    """The verdict on one answer. It can be reproduced from the code's ``hash`` and the ``seed``.
 
-    ``status`` is empty if nothing has been graded yet. ``problems`` are about the form of the
-    submission. ``remarks`` point out suspicious parts of the code, and only the instructor sees
-    them. ``damage`` is a remark that names damaged parts of the record in the gradebook. ``points``
-    are the points that count. They come from the ``settlement`` if there is one. ``late`` is the
-    number of late days, and ``late_cost`` is the share of the points that these days cost.
+    ``status`` is empty if the answer has not been graded. ``problems`` describe what is wrong with
+    the form of the submission. ``remarks`` point out suspicious parts of the code, and only the
+    instructor sees them. ``damage`` names the damaged parts of the gradebook's record. ``points``
+    are the final points. If an instructor set points by hand, these come from ``settlement``.
+    ``late`` is the number of late days, and ``late_cost`` is the share of the points that these
+    days cost.
     """
 
     student: str
@@ -79,32 +80,32 @@ class Score:
 
     @property
     def outcome(self) -> str:
-        """The status that counts. It is ``settled`` if a person has settled the answer."""
+        """The final status. It is ``settled`` if an instructor set the points by hand."""
         return "settled" if self.settlement else self.status or "not graded"
 
     @property
     def is_counted(self) -> bool:
-        """Whether the points are known, because a person or the grader has decided them."""
+        """Whether the points are known, because the grader or an instructor has decided them."""
         return self.settlement is not None or self.status not in ("", "grader failed")
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer passed. An answer settled by hand passes if it has full points."""
+        """Whether the answer passed. If the points were set by hand, only full points pass."""
         settled = self.settlement
         return settled.points >= self.possible if settled else self.status == "passed"
 
     @property
     def stamp(self) -> str:
-        """Return a short text that changes with the code, the verdict and the settlement."""
+        """Return a short hash of the code, the verdict and the points set by hand."""
         seen = (self.hash, self.status, self.rule, self.settlement)
         return hashlib.sha256(repr(seen).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event in an answer's history: a verdict on one version of the code, or a settlement.
+    """An event in an answer's history: a verdict on one version of the code, or points set by hand.
 
-    ``points`` is ``None`` if a settlement was withdrawn. ``by`` is empty for a verdict.
+    ``points`` is ``None`` if points set by hand were removed. ``by`` is empty for a verdict.
     """
 
     at: str
@@ -118,10 +119,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Tally:
-    """The results of one exercise: answers by status, and the rule that most wrong answers break.
+    """The results of one exercise: answer counts by status, and the most frequently broken rule.
 
-    Settled answers are counted as ``"settled"``, whatever their status is.
-
+    Answers with points set by hand are counted as ``"settled"``, whatever their status is.
     ``possible`` is the number of points that the exercise is worth.
     """
 
@@ -134,7 +134,10 @@ class Tally:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON that every reader accepts: no NaN, no lone surrogates, odd objects as text."""
+    """Convert a value to JSON that every parser accepts: without NaN and without lone surrogates.
+
+    Objects of other types are converted to strings.
+    """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,7 +1,7 @@
-"""The students of a class: who they are on a course site, and which submissions are theirs.
+"""The class roster. It identifies the students and connects them with their submissions.
 
-A roster is a CSV file with a row for each student. Its columns may have the names from a Canvas or
-Moodle gradebook export, or plain names such as ``name,id,email,group``.
+A roster is a CSV file with one row per student. Its columns can have the names from a Canvas or
+Moodle gradebook export, or simple names such as ``name,id,email,group``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _HEADERS = {
     "first": ("first name", "firstname", "given name"),
     "last": ("last name", "lastname", "surname", "family name"),
     "id": ("id number", "sis user id", "student id", "student number", "id", "sid"),
-    "site": ("id",),  # Canvas's own number, which is separate from "SIS User ID"
+    "site": ("id",),  # Canvas's own id, which differs from the "SIS User ID"
     "login": ("username", "user name", "login", "sis login id", "login id"),
     "email": ("email address", "email", "e-mail", "e-mail address", "mail"),
     "group": ("group", "groups", "section", "sections"),
 }
-_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # as in Moodle, Canvas and Gradescope
+_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # as from Moodle, Canvas and Gradescope
 
 
 class RosterError(GradebookError):
-    """A roster cannot be used; the message is one sentence."""
+    """Raised when a roster cannot be used. The message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Person:
         return self.name or self.login or self.email or self.id
 
     def words(self) -> Iterator[str]:
-        """Yield the names under which the student's files may be submitted."""
+        """Yield the names under which the student may have submitted files."""
         last, comma, first = self.name.partition(",")
         flipped = (
             f"{first} {last}"
@@ -68,7 +68,7 @@ Roster = tuple[Person, ...]
 
 
 def from_file(path: Path) -> Roster:
-    """Read a roster. Raises RosterError."""
+    """Read a roster from a CSV file. Raises RosterError."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -92,7 +92,7 @@ def _people(text: str) -> Roster:
         found = {what: row[at].strip() if at < len(row) else "" for what, at in columns.items()}
         first, last = found.pop("first", ""), found.pop("last", "")
         found["name"] = found.get("name") or f"{first} {last}".strip()
-        if "Points Possible" not in found["name"]:  # Canvas's second row
+        if "Points Possible" not in found["name"]:  # the second row of a Canvas export
             people.append(Person(**found))
     if nobody := next((n for n, person in enumerate(people, 2) if not person.label), 0):
         raise RosterError(f"row {nobody} names nobody: give it a name, an id or an e-mail address.")
@@ -128,9 +128,10 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
 
 
 def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
-    """Return the identity of each student in the gradebook who can be identified.
+    """Map each student in the gradebook to the matching person on the roster.
 
-    A number in the name takes precedence over the name itself.
+    Students without a unique match are left out. For a name with a number, such as ``Ann B_123``,
+    the number takes precedence over the rest.
     """
     owners: defaultdict[str, set[Person]] = defaultdict(set)
     for person in roster:
@@ -153,18 +154,18 @@ def _words(student: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Return a name without case, accents, spaces and punctuation, as in Canvas's file names."""
+    """Return a name in lowercase without accents, spaces or punctuation, as Canvas writes it."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in letters if c.isalnum())
 
 
 def as_text(roster: Roster) -> str:
-    """Return a roster in the stored format."""
+    """Convert a roster to the format that the gradebook stores."""
     return json.dumps([asdict(person) for person in roster])
 
 
 def from_text(data: Any) -> Roster:
-    """Return a stored roster. Invalid entries are left out."""
+    """Parse a stored roster. Invalid entries are left out."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

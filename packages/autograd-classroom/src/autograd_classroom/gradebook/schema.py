@@ -1,6 +1,6 @@
-"""The gradebook's tables. Each change needs a new VERSION, with the statements that migrate to it.
+"""The SQL tables of a gradebook. Every change needs a new VERSION and its migration statements.
 
-An older file is migrated when it is opened. A file with a newer version raises an error.
+Opening a gradebook migrates an older file. A file with a newer version raises an error.
 """
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
@@ -22,8 +22,8 @@ TABLES = (
         points   REAL NOT NULL,
         position INTEGER NOT NULL
     )""",
-    # The graded code is stored once for all students who handed it in. A verdict can be reproduced
-    # from it.
+    # Each piece of graded code is stored once for all students who handed it in. The code is needed
+    # to reproduce a verdict.
     """CREATE TABLE code (
         hash     TEXT PRIMARY KEY,
         name     TEXT NOT NULL,
@@ -52,8 +52,8 @@ TABLES = (
         problem  TEXT NOT NULL,
         PRIMARY KEY (student, source)
     )""",
-    # A verdict applies to one version of the code and one grader. Earlier submissions keep their
-    # own verdicts.
+    # A verdict applies to one version of the code and one version of the grader. Earlier
+    # submissions keep their own verdicts.
     """CREATE TABLE results (
         student  TEXT NOT NULL,
         exercise TEXT NOT NULL,
@@ -77,8 +77,8 @@ TABLES = (
 
 CHANGES = {  # the statements that migrate to each version
     4: (
-        # Points that an instructor gave by hand. Rows are only added. The last row of an answer
-        # applies. A row without points withdraws the earlier points. The hash belongs to the code
+        # Points that an instructor set by hand. Rows are only added, and the last row for an answer
+        # applies. A row without points removes the earlier points. The hash identifies the code
         # that the instructor saw, if there was any.
         """CREATE TABLE settlements (
             settlement INTEGER PRIMARY KEY,
@@ -95,7 +95,7 @@ CHANGES = {  # the statements that migrate to each version
             SELECT * FROM settlements s WHERE points IS NOT NULL AND settlement = (
                 SELECT max(settlement) FROM settlements t
                 WHERE t.student = s.student AND t.exercise = s.exercise)""",
-        # Everything that has a score: the answers, and settlements without an answer.
+        # Everything that has a score: all answers, and points set by hand for a missing answer.
         """CREATE VIEW scored AS
             SELECT student, exercise, hash, problems FROM answers
             UNION ALL

@@ -1,18 +1,18 @@
-"""An instructor's settings for an assignment: the cost of faults and of late submissions.
+"""An instructor's settings for an assignment: how many points faults and late days cost.
 
 The settings are a TOML file, and the gradebook stores its contents::
 
-    [weights]             # the share of an exercise's points that a fault costs, 1 if not named
-    layout = 0.2          # a family of rules
-    precision = 0         # a rule, which counts before its family
+    [weights]             # the share of an exercise's points that a fault costs; the default is 1
+    layout = 0.2          # for a family of rules
+    precision = 0         # for a single rule, which takes precedence over its family
 
-    [deadlines]           # by lesson, with the zone of the time
+    [deadlines]           # one per lesson, with a time zone
     01 = 2026-02-01T23:59:00+01:00
 
     [late]
-    cost = 0.1            # the share of the points that each day costs, 0 if not named
-    free = 2              # days that cost nothing, for each student in all lessons together
-    days = 5              # who is later than that gets no points
+    cost = 0.1            # the share of the points that each late day costs; the default is 0
+    free = 2              # late days that cost nothing, per student and over all lessons
+    days = 5              # an answer that is later than this gets no points
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES.values()))
 
 
 class SettingsError(GradebookError):
-    """The settings cannot be used; the message is one sentence."""
+    """Raised when the settings cannot be used. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings of an assignment.
 
-    The keys of ``weights`` are rules or families of rules. ``deadlines`` contains times in ISO
-    format by lesson. A late day costs the share ``cost`` of the points, after the first ``free``
-    late days of a student. An answer that is more than ``days`` late gets nothing, unless ``days``
-    is ``None``.
+    The keys of ``weights`` are rules or families of rules. ``deadlines`` maps each lesson to a time
+    in ISO format. Each late day costs the share ``cost`` of the points, except a student's first
+    ``free`` late days. An answer that is more than ``days`` days late gets no points. If ``days``
+    is ``None``, there is no such limit.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Settings:
     days: int | None = None
 
     def credit(self, rules: Iterable[str]) -> float:
-        """Return the share of the points that remains for an answer that breaks these rules."""
+        """Return the share of the points that an answer keeps if it breaks these rules."""
         return max(0.0, 1 - sum(map(self._weight, rules)))
 
     def _weight(self, rule: str) -> float:
@@ -65,10 +65,10 @@ class Settings:
         return self.weights.get(rule, self.weights.get(family, 1.0))
 
     def lateness(self, handed_in: Mapping[str, str]) -> dict[str, tuple[int, float]]:
-        """Return the late days of each lesson, and the share of the points that these days cost.
+        """For each late lesson, return the late days and the share of the points that they cost.
 
-        ``handed_in`` contains the times when a student handed in each lesson. An unknown time does
-        not count as late.
+        ``handed_in`` maps each lesson to the time when the student handed it in. If the time is
+        unknown, the lesson does not count as late.
         """
         found, free = {}, self.free
         for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):

@@ -1,4 +1,4 @@
-"""Give points by hand. The caller has already begun the transaction."""
+"""Set points by hand. The caller must have begun the transaction."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LONGEST = 10_000  # maximum characters of a comment
 
 
 class SettlingError(GradebookError):
-    """An answer cannot be settled in this way; the message is one sentence."""
+    """Raised when the points of an answer cannot be set by hand. The message is one sentence."""
 
 
 class ChangedMeanwhileError(SettlingError):
-    """The answer was settled or graded again after the person looked at it."""
+    """Raised when the score has changed since the instructor looked at it."""
 
 
 def settle(
@@ -30,7 +30,7 @@ def settle(
     by: str,
     seen: str | None,
 ) -> None:
-    """Give points, or withdraw them: see :meth:`Gradebook.settle`."""
+    """Set points by hand or remove them; see :meth:`Gradebook.settle`."""
     if seen not in (None, score.stamp):
         raise ChangedMeanwhileError(
             f"{score.student}'s {score.exercise} has changed since you opened it: look at it again."
@@ -54,9 +54,9 @@ def settle(
 
 
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
-    """Return the score of an answer, or an empty score if nothing was handed in.
+    """Return the score of an answer, or an empty score if the student handed in no answer.
 
-    The student may be in the gradebook or on the roster. Raises SettlingError if the student or the
+    The student can be in the gradebook or on the roster. Raises SettlingError if the student or the
     exercise is unknown.
     """
     students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]

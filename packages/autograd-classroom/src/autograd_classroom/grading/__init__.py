@@ -1,7 +1,7 @@
-"""Grade a folder of submissions and store the results in a gradebook. Workers find the verdicts.
+"""Grade a folder of submissions and store the verdicts in a gradebook.
 
-``choosing`` selects the exercises, and ``run`` passes the pending answers to an executor: a
-``pool`` of ``worker`` processes here, or a ``cluster`` of machines. Each worker has a
-``sandboxed_judge`` and gets one ``task`` at a time. Executors know nothing about the judge, and
+``choosing`` selects the exercises. ``run`` passes the pending answers to an executor, which is a
+``pool`` of ``worker`` processes on this machine or a ``cluster`` of machines. Each worker has a
+``sandboxed_judge`` and receives one ``task`` at a time. Executors do not depend on the judge, and
 they import nothing heavy.
 """

@@ -1,4 +1,4 @@
-"""Choose the exercises to grade: lessons by number or name, and exercises by id."""
+"""Select the exercises to grade. You can name lessons by number or name, and exercises by id."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
-    """A word does not name a lesson or an exercise; the message is one sentence."""
+    """Raised when a word names neither a lesson nor an exercise. The message is one sentence."""
 
 
 def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
-    """Return the exercises that the words name, in the course's order. Without words, return all
-    exercises.
+    """Return the exercises that the given words name, in course order.
 
-    A word may contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
-    ``square,linear``. Raises :class:`UnknownExercisesError`.
+    A word can contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
+    ``square,linear``. If there are no words, all exercises are returned. Raises
+    :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     ids = {e for name in names for e in _named(name)} if names else set(INDEX)

@@ -1,8 +1,8 @@
-"""An executor that runs on many machines, as the workers of a Dask scheduler.
+"""An executor that judges answers on many machines, using the workers of a Dask scheduler.
 
-Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
-same version of the course everywhere. If a worker dies, Dask gives its tasks to another one. A task
-that has killed several workers is abandoned.
+Start the workers with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and
+install the same version of the course on every machine. If a worker dies, Dask gives its tasks to
+another worker. Dask abandons a task that has killed several workers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from autograd_classroom.grading.executor import (
     refusal,
 )
 
-_PATIENCE = 15  # seconds to wait for the scheduler's answer and for the first worker
-_AHEAD = 2  # tasks for each worker, so that none has to wait for the next one
+_PATIENCE = 15  # seconds to wait for the scheduler's reply and for the first worker
+_AHEAD = 2  # queued tasks per worker, so that no worker has to wait for its next task
 
 if TYPE_CHECKING:
     from autograd_classroom.grading.task import Task
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A :data:`Executor` that runs behind the scheduler at an address like ``tcp://10.0.0.1:8786``."""
+    """An :data:`Executor` that uses the Dask scheduler at an address like ``tcp://10.0.0.1:8786``."""
 
     address: str
     opening: Opening
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield outcomes; see :data:`Executor`."""
+        """Yield the outcome of each task; see :data:`Executor`."""
         asked: dict[Any, Task] = {}
         with _connected(self.address) as client:
             from distributed import as_completed
@@ -51,7 +51,7 @@ class Cluster:
                 done.add(self._submitted(client, asked, task))
             for future in done:
                 outcome = _outcome(asked.pop(future.key), future, self.address)
-                room = _AHEAD * len(client.nthreads()) - len(asked)  # workers come and go
+                room = _AHEAD * len(client.nthreads()) - len(asked)  # the number of workers changes
                 for task in islice(tasks, max(room, 0 if asked else 1)):
                     done.add(self._submitted(client, asked, task))
                 yield outcome
@@ -103,7 +103,7 @@ def _connected(address: str) -> Iterator[Any]:
 # The functions below run in a thread of a Dask worker.
 
 
-_alone = threading.Lock()  # a judge uses the random state and the warnings of its process
+_alone = threading.Lock()  # judges share the random state and the warning filters of their process
 
 
 def _judged(opening: Opening, text: str) -> str:
@@ -116,7 +116,7 @@ def _judged(opening: Opening, text: str) -> str:
 
 @functools.cache
 def _judge(opening: Opening) -> Judge:
-    """Open one judge, which this process uses for all its tasks."""
+    """Return the judge of this process, and open it on the first call."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(opening())

@@ -1,8 +1,9 @@
-"""Fork workers from a copy of this process that has already imported everything they need.
+"""Fork workers from a copy of this process that has already imported the modules they need.
 
-The copy is made before this process has threads, open files or a gradebook, so it contains only
-modules. This saves the seconds that a new Python process would need to import PyTorch. It works
-only on Linux. The processes are identified by descriptors, because a process number may be reused.
+Forking saves the seconds that a new Python process needs to import PyTorch. The copy is made before
+this process has threads, open files or a gradebook, so the copy contains only modules. Forking
+works only on Linux. Each process is identified by a file descriptor, because Linux can reuse a
+process id.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from autograd_classroom.grading.executor import FEWER, GradingError
 from autograd_classroom.grading.ignore_sigint import ignore_sigint
 from autograd_course.shell.importing import importing
 
-_LONGEST, _MOST = 1 << 16, 8  # maximum bytes of a message, and number of descriptors with it
+_LONGEST, _MOST = 1 << 16, 8  # maximum bytes and file descriptors per message
 
 
 class ChildProcess:
-    """A process that is not a child of this one. It has the ``multiprocessing`` methods we need."""
+    """A forked process. It has the ``multiprocessing.Process`` methods that we need."""
 
     def __init__(self, ends: int) -> None:
-        self._ends = ends  # its descriptor becomes readable when the process has ended
+        self._ends = ends  # a file descriptor that becomes readable when the process ends
 
     def is_alive(self) -> bool:
         """Whether the process is still running."""
         return not select.select([self._ends], [], [], 0)[0]
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the process ends, but at most for some seconds."""
+        """Wait for the process to end, for at most ``seconds`` seconds."""
         select.select([self._ends], [], [], seconds)
 
     def terminate(self) -> None:
@@ -46,7 +47,7 @@ class ChildProcess:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process."""
+        """End the process immediately."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -58,9 +59,9 @@ class ChildProcess:
 
 
 class ForkServer:
-    """A copy of this process that forks to call functions.
+    """A copy of this process that calls functions in forked processes.
 
-    The copy ends when it is closed or when this process ends.
+    The copy ends when :meth:`close` is called or when this process ends.
     """
 
     def __init__(self) -> None:
@@ -72,9 +73,9 @@ class ForkServer:
                 _alone(_serve, theirs)
 
     def start(self, target: Callable[..., None], *args: Any) -> ChildProcess:
-        """Call a function in a new process. The arguments may include sockets and connections.
+        """Call a function in a new process. The arguments can include sockets and connections.
 
-        Raises GradingError if no process can start.
+        Raises GradingError if the process cannot be started.
         """
         handed, packed = _packed(target, args)
         try:
@@ -87,7 +88,7 @@ class ForkServer:
         return ChildProcess(ends[0])
 
     def close(self) -> None:
-        """End the copy. The processes that it started keep running."""
+        """End the copy, but not the processes that it has forked."""
         self._control.close()
         os.waitpid(self._process, 0)
 
@@ -103,7 +104,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Run in a fork, and skip everything that the original process would do afterwards."""
+    """Call ``live`` in a forked process, and then exit without the original process's cleanup."""
     try:
         live(*args)
     except BaseException:
@@ -144,7 +145,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _reap() -> None:
-    """Reap the processes that have ended, as a parent must, without waiting for others."""
+    """Reap the child processes that have ended. Do not wait for running ones."""
     with contextlib.suppress(ChildProcessError):
         while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
             pass
@@ -163,7 +164,7 @@ def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[in
 
 
 class _Packer(pickle.Pickler):
-    """Replaces a socket or connection by its position among the descriptors that are sent along."""
+    """Replaces each socket or connection with its index in the list of sent file descriptors."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

@@ -1,4 +1,4 @@
-"""Let Ctrl-C reach the command, but not the processes that it starts."""
+"""Make Ctrl-C interrupt the command, but not the processes that the command starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def ignore_sigint() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, because they inherit this setting."""
+    """Ignore Ctrl-C during a ``with`` block.
+
+    Processes started in the block inherit this setting.
+    """
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # outside the main thread, which is the only one that Ctrl-C interrupts
+    except ValueError:  # not in the main thread, and Ctrl-C interrupts only the main thread
         yield
         return
     try:

@@ -1,4 +1,7 @@
-"""An executor that consists only of this process. It needs little memory, for a single answer."""
+"""An executor that judges answers in this process.
+
+It needs less memory than worker processes.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from autograd_classroom.grading.task import Task
 
 @dataclass(frozen=True)
 class Inline:
-    """A :data:`Executor` without workers. If its judge dies, the run ends too."""
+    """An :data:`Executor` without workers. If its judge crashes, the run ends too."""
 
     opening: Opening
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes, one task at a time. Raises RefusedError."""
+        """Run one task at a time and yield its outcome. Raises RefusedError."""
         with self.opening() as judge:
             for task in tasks:
                 yield Outcome(task, read(judge(task.to_json())))

@@ -1,7 +1,7 @@
-"""An executor of worker processes on this machine. Each process has one task at a time.
+"""An executor that runs worker processes on this machine, each with one task at a time.
 
-If a worker dies, only its own task is lost, and a new worker tries it again. If the parent dies,
-the worker notices after its current task. It then ends, and its sandbox ends too.
+If a worker dies, only its current task is lost, and a new worker retries this task. If the parent
+process dies, each worker finishes its current task. The worker and its sandbox then end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autograd_classroom.grading.executor import (
 from autograd_classroom.grading.worker import Start, Worker, started
 
 _TRIES = 2
-_LOST = 3  # after this many lost tasks in a row, the tasks are not to blame
+_LOST = 3  # after so many lost tasks in a row, the tasks are not the cause
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pool:
-    """A :data:`Executor` of at most ``jobs`` processes. Each one opens its own judge.
+    """An :data:`Executor` with at most ``jobs`` processes, each of which opens its own judge.
 
-    ``share`` may provide a better opening, which is already running. ``start`` may provide a faster
+    ``share`` can provide openings whose sandbox is already running. ``start`` can provide a faster
     way to start a process.
     """
 

@@ -1,6 +1,6 @@
-"""Start slow parts early, so that they get ready while this process imports the course.
+"""Start the sandbox early, so that it gets ready while this process imports the course.
 
-For this reason, this module and its imports must not import PyTorch.
+This helps only if this module and its imports do not import PyTorch.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from autograd_classroom.sandbox.template import Template
 
 @contextmanager
 def prestart(*, trust: bool) -> Iterator[Template | None]:
-    """Start the sandbox's template, which all workers share, without waiting for it.
+    """Start the sandbox template that all workers share. Do not wait until it is ready.
 
-    Yield ``None`` if there is no sandbox, or if two submissions could reach each other in it.
+    Yield ``None`` if this machine has no sandbox, or if its sandbox does not isolate submissions
+    from each other.
     """
     try:
         backend = choose(trust=trust)

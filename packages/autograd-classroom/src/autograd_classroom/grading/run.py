@@ -1,9 +1,10 @@
-"""One run: an executor receives the pending code, and the gradebook receives the results.
+"""One grading run: an executor judges the pending code, and the gradebook records the verdicts.
 
-Each piece of code is judged once, on its own inputs. All students who handed it in get this
-verdict. This is correct, because a verdict depends only on the code and its seed: the sandbox does
-not know the students, and children cannot meet. If the outcome of some code changes from run to
-run, students with the same work would otherwise get different verdicts.
+Each piece of code is judged once, on its own inputs. All students who handed in this code get the
+same verdict. This is correct, because a verdict depends only on the code and its seed: the sandbox
+does not know the students, and submissions cannot affect each other. It is also fair. If the same
+code were judged several times and its results varied, students with identical work could get
+different verdicts.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def work(
     executor: Executor,
     step: Callable[[Score, int], None] = lambda *_: None,
 ) -> None:
-    """Judge the whole queue (:meth:`Gradebook.queue`), and record each result as it arrives.
+    """Judge all queued code (see :meth:`Gradebook.queue`), and record each verdict as it arrives.
 
-    ``step`` receives each verdict and the number of answers that have this code. Raises
-    GradingError.
+    After each verdict, ``step`` is called with the verdict and the number of answers that have this
+    code. Raises GradingError.
     """
     tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
     with closing(executor(tasks)) as outcomes:
@@ -45,7 +46,7 @@ def work(
 
 
 def _score(outcome: Outcome) -> Score:
-    """Return the verdict to record. The points are computed here, not by a worker."""
+    """Return the verdict to record. The points are computed here, not by the worker."""
     answer, said = outcome.task.answer, outcome.said or _LOST
     points = INDEX[answer.exercise].points if said["status"] == "passed" else 0
     return Score(
@@ -65,7 +66,10 @@ def _score(outcome: Outcome) -> Score:
 
 @contextmanager
 def only_run(gradebook: Path) -> Iterator[None]:
-    """Allow only one run for a gradebook during a ``with`` block. Raises GradingError."""
+    """Lock a gradebook during a ``with`` block, so that only one run can grade into it.
+
+    Raises GradingError if another run holds the lock.
+    """
     lock = FileLock(f"{gradebook}.lock")
     try:
         lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""A worker's own sandbox, in which it judges one piece of code after another."""
+"""A judge with its own sandbox. Each worker uses one to judge one answer after another."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autograd_course.grader.verdict import NotAttemptedBecause, Verdict
 
 @dataclass(frozen=True)
 class SandboxedJudge:
-    """An :data:`Opening` that provides a judge. The judge reuses one sandbox for all its tasks.
+    """An :data:`Opening` that provides a judge. The judge runs all its tasks in the same sandbox.
 
     Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
-    ``running`` is a template that has already been started for it.
+    ``running`` is a fork of a sandbox template that has already been started.
     """
 
     trust: bool = False
@@ -37,8 +37,8 @@ class SandboxedJudge:
 
     @contextmanager
     def __call__(self) -> Iterator[Judge]:
-        """Provide the judge, and keep its sandbox open during the ``with`` block."""
-        torch.set_num_threads(1)  # there are many workers, which together use all cores
+        """Yield a judge, and keep its sandbox open during the ``with`` block."""
+        torch.set_num_threads(1)  # one thread, because the workers together use all cores
         try:
             sandbox = Sandbox(choose(trust=self.trust), running=self.running).start()
         except (NoSandboxError, SandboxError) as error:
@@ -48,7 +48,7 @@ class SandboxedJudge:
 
     @contextmanager
     def share(self, template: Template) -> Iterator[Opening]:
-        """Keep a fork of a template for one worker until the worker has started."""
+        """Fork a sandbox template for one worker. Keep the fork until the worker has started."""
         try:
             twin = template.twin()
         except SandboxError:  # the worker starts its own template, or reports why it cannot
@@ -75,7 +75,7 @@ def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:
 def verdict_on(
     answer: Answer, sandbox: Sandbox, seed: int, budget: Budget | None = None
 ) -> Verdict:
-    """Return the verdict on an answer. The answer may be missing."""
+    """Judge an answer. A missing answer counts as not attempted."""
     if not answer.found:
         return Verdict(NotAttemptedBecause(f"no {answer.name} was handed in."))
     return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

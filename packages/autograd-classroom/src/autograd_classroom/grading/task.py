@@ -1,4 +1,4 @@
-"""A worker's input and its result, as plain JSON data, for one machine or many."""
+"""A worker's input (a task) and output (a verdict), as JSON that can be sent to another machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from autograd_classroom.protocol.evidence import ALSO, WARNINGS
 from autograd_course.extraction import Answer
 from autograd_course.grader.verdict import Verdict
 
-_MOST = 20_000  # maximum characters of evidence, because an answer can influence it
-_REMARKS, _LONGEST = 40, 300  # maximum number of remarks, and maximum characters of each
+_MOST = 20_000  # maximum characters of evidence, because an answer can influence its size
+_REMARKS, _LONGEST = 40, 300  # maximum number of remarks, and maximum characters per remark
 _BITS = 128
 
 
 @dataclass(frozen=True)
 class Task:
-    """Code to judge, without its students. ``grader`` must match the worker's version."""
+    """An answer to judge, without student names.
+
+    ``grader`` must equal the worker's grader version.
+    """
 
     answer: Answer
     seed: int
@@ -32,24 +35,24 @@ class Task:
 
     @staticmethod
     def from_json(text: str) -> Task:
-        """Return the task that a JSON text describes."""
+        """Parse a task from JSON text."""
         data = json.loads(text)
         problems = tuple(data["answer"].pop("problems"))
         return Task(Answer(problems=problems, **data["answer"]), data["seed"], data["grader"])
 
 
 def seed_for(run: Run, answer: Answer) -> int:
-    """Return the secret seed of an answer's inputs, which is different for each code in a run.
+    """Return the secret seed for an answer's inputs. It depends on the run and on the code.
 
-    Equal code has the same seed, so it needs to be judged only once. The gradebook stores the seed
-    with the verdict, so that the verdict can be reproduced.
+    Answers with the same code have the same seed, so this code needs to be judged only once. The
+    gradebook stores the seed with the verdict, so that the verdict can be reproduced.
     """
     digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)
 
 
 def told(verdict: Verdict, seconds: float) -> str:
-    """Return a verdict as JSON text."""
+    """Convert a verdict to JSON text."""
     finding = verdict.finding
     said = {
         "status": verdict.status,

@@ -1,5 +1,6 @@
-"""The version of the grader. When it changes, verdicts are computed again. All workers need the
-same version.
+"""The version of the grader. All workers must have the same version.
+
+When the version changes, all verdicts are recomputed.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import hashlib
 
 from autograd_classroom.folders import CLASSROOM, COURSE, DOCTOR
 
-# All sources that can affect a verdict: the rules, the catalogue, the references, and both sides of
-# the sandbox.
+# All source files that can affect a verdict: the rules, the catalogue, the references, and the code
+# on both sides of the sandbox.
 _DECIDES = (
     *(CLASSROOM / name for name in ("judge", "protocol", "sandbox", "worker")),
     *(COURSE / name for name in ("exercises", "external", "functions", "grader", "ship")),
@@ -19,7 +20,7 @@ _DECIDES = (
 
 @functools.cache
 def grader_version() -> str:
-    """Return a hash of the sources that decide a verdict."""
+    """Return a hash of all source files that can affect a verdict."""
     digest = hashlib.sha256()
     for folder in (DOCTOR, *_DECIDES):
         for path in sorted(folder.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Both sides of a worker process on this machine, which receives tasks and answers each one."""
+"""A worker process on this machine, and the object that sends tasks to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograd_classroom.grading.ignore_sigint import ignore_sigint
 
 _METHODS = multiprocessing.get_all_start_methods()
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
-_PATIENCE = 5.0  # seconds that a worker has to end by itself
+_PATIENCE = 5.0  # seconds to wait for a worker to exit by itself
 
 if TYPE_CHECKING:
     from autograd_classroom.grading.task import Task
@@ -26,20 +26,20 @@ class Process(Protocol):
         """Whether the process is still running."""
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until the process ends, but at most for some seconds."""
+        """Wait for the process to end, for at most ``timeout`` seconds."""
 
     def terminate(self) -> None:
         """Ask the process to end."""
 
     def kill(self) -> None:
-        """End the process."""
+        """End the process immediately."""
 
 
-Start = Callable[..., Process]  # starts a process that calls its first argument with the rest
+Start = Callable[..., Process]  # calls its first argument with the others, in a new process
 
 
 def started(target: Callable[..., None], *args: Any) -> Process:
-    """Start a new process that inherits no state. Its imports take seconds."""
+    """Call ``target`` in a new Python process that inherits no state. Its imports take seconds."""
     process: Process = _PROCESSES.Process(target=target, args=args)
     with ignore_sigint():
         process.start()  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def started(target: Callable[..., None], *args: Any) -> Process:
 
 
 class Worker:
-    """A process that is working on a task. It is attempt number ``tries`` at this task."""
+    """A worker process and its current task. ``tries`` counts the attempts at this task."""
 
     def __init__(self, start: Start, opening: Opening, task: Task, tries: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
@@ -61,25 +61,25 @@ class Worker:
         return self._process.is_alive()
 
     def give(self, task: Task, tries: int = 1) -> None:
-        """Give the process a task."""
+        """Send a task to the process."""
         self.task, self.tries = task, tries
         with contextlib.suppress(OSError):  # if the process has just died, heard() will report it
             self.connection.send_bytes(task.to_json().encode())
 
     def heard(self) -> dict[str, Any] | None:
-        """Return the result of the task, or ``None`` if the process has died."""
+        """Return the result of the current task, or ``None`` if the process has died."""
         try:
             return read(self.connection.recv_bytes().decode())
         except (EOFError, OSError):
             return None
 
     def stop(self) -> None:
-        """End the process, even if it is working."""
+        """End the process, even if it is still working on a task."""
         self._process.terminate()
         self.leave()
 
     def leave(self) -> None:
-        """Let the process end by itself, which it does when there are no more tasks."""
+        """Close the connection, so that the process ends by itself. Kill it if it does not end."""
         self.connection.close()
         self._process.join(_PATIENCE)
         if self._process.is_alive():
@@ -88,7 +88,7 @@ class Worker:
 
 
 def _work(connection: Connection, opening: Opening) -> None:
-    """Run as a worker: answer one task at a time until the other side closes the connection."""
+    """Judge one task at a time until the other side closes the connection."""
     with connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             with opening() as judge:

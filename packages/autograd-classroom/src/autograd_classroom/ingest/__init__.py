@@ -1,4 +1,4 @@
-"""Find submissions in a folder or zip, read them, and assign them to students."""
+"""Find submissions in a folder or zip file, read them, and assign them to students."""
 
 from autograd_classroom.ingest.collecting import collect
 from autograd_classroom.ingest.submission import Rejected, Submission

@@ -34,33 +34,36 @@ from autograd_course.extraction.lessons import lesson_of
 from autograd_course.index import LESSONS, exercises_of
 from autograd_course.notebook_files import Notebook, UnreadableError, read
 
-# Hidden folders that belong to programs and may contain files that look like answers.
+# Hidden folders of tools. They may contain files that look like answers.
 _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
 }  # fmt: skip
-_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # files of a submitted checkout
+_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # our own files in a submitted checkout
 
 
 class NoSubmissionsError(CourseError):
-    """No submissions can be collected; the message is one sentence."""
+    """Raised when no submissions can be collected. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A readable file, and a rank that decides which one of several files is graded."""
+    """A readable file and its rank.
+
+    If there are several files for a lesson, the file with the highest rank is graded.
+    """
 
     submission: Submission
     rank: tuple[bool, int, int, bool, float]
 
 
 def collect(root: Path) -> Iterator[Submission | Rejected]:
-    """Yield all students' submissions, sorted by student, and the files that cannot be graded.
+    """Yield all submissions, sorted by student.
 
-    Only one student's files are in memory at a time. If a student has several notebooks of one
-    lesson, the one with the most attempted exercises is graded. If there are several of these, the
-    latest is graded. The other notebooks are listed. Raises NoSubmissionsError if ``root`` does not
-    exist.
+    Also yield a rejection for each file that cannot be graded. Only one student's files are in
+    memory at a time. If a student handed in several notebooks for one lesson, the one with the most
+    attempted exercises is graded. If several have equally many, the latest is graded. The others
+    are rejected. Raises NoSubmissionsError if ``root`` does not exist.
     """
     require(root)
     for student, paths in sorted(by_student(root).items()):
@@ -108,12 +111,12 @@ def by_student(root: Path) -> dict[str, list[Path]]:
 
 
 def _of_a_class(source: str) -> Rejected:
-    """Return the rejection of a zip with a whole class's work, as course sites make it."""
+    """Reject a zip file that a course site has made for a whole class."""
     return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield each student's file or folder. It may be in a folder that is for many students."""
+    """Yield each student's file or folder. Search folders that contain many students' work."""
     if not root.is_dir():
         yield root
         return
@@ -128,7 +131,7 @@ def _tops(root: Path) -> Iterator[Path]:
 
 
 def _is_hidden_student(folder: Path) -> bool:
-    """Whether a hidden folder may contain a student's answers and does not belong to a tool."""
+    """Whether a hidden folder may contain a student's answers. Folders of tools are excluded."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
     return any(is_interesting(name) for name in os.listdir(folder))

@@ -1,4 +1,4 @@
-"""Downloads that course sites make for a whole class: zips, file names and Gradescope metadata."""
+"""Read downloads from course sites: zip files, file names and Gradescope's metadata."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder with all submissions
-_PEOPLE = "submission_metadata.yml"  # the file next to them that names the student of each folder
+EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder, which contains all submissions
+_PEOPLE = "submission_metadata.yml"  # names the student of each submission folder
 MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
-_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # a file's name, with two numbers
+_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # a file name with two numbers
 GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
-_END, _LONGEST = b"PK\x05\x06", 1 << 24  # the list of names in a zip: its mark, and maximum bytes
+_END, _LONGEST = b"PK\x05\x06", 1 << 24  # a zip's directory: end mark and maximum bytes
 
 
 def students_in(path: Path) -> int:
-    """Return the number of students for whom a zip has files with names from a course site."""
+    """Count the students in a zip file, based on the file names that course sites generate."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
             return 0
         with zipfile.ZipFile(path) as archive:
             tops = {_top(name) for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return 0  # the code that reads the file reports the error
+        return 0  # the code that reads the file later reports the error
     sites = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
     found = (site.fullmatch(top) for site in sites for top in tops)
     return len({match["student"] for match in found if match})
 
 
 def _is_short(path: Path) -> bool:
-    """Whether a zip's list of names is short enough to be read before the zip."""
+    """Whether a zip file's directory is short enough to be read."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         _, found, end = file.read().rpartition(_END)
@@ -51,9 +51,10 @@ def _top(name: str) -> str:
 
 
 def handed_in(source: str, modified: float) -> str:
-    """Return the submission time in ISO format, from Blackboard's file name or from the file.
+    """Return the submission time in ISO format.
 
-    The time in the name has no time zone, so it is interpreted in the time zone of this machine.
+    The time comes from Blackboard's file name if possible, otherwise from the file's modification
+    time. A time in a file name has no time zone, so this machine's time zone is used.
     """
     if named := _AT.search(source):
         try:
@@ -64,9 +65,9 @@ def handed_in(source: str, modified: float) -> str:
 
 
 def names_beside(folder: Path) -> dict[str, str]:
-    """Return the student of each Gradescope folder, as name and student number: ``Ann B_123``.
+    """Map each Gradescope folder to its student's name and number, such as ``Ann B_123``.
 
-    The file is read line by line, because it contains all results, and a YAML parser would take a
+    The metadata file is read line by line. It contains all results, and a YAML parser would take a
     second per megabyte.
     """
     try:
@@ -93,7 +94,7 @@ def _called(person: dict[str, str], folder: str) -> str:
 
 
 def _plain(value: str) -> str:
-    """Return a YAML scalar without its quotes."""
+    """Return a YAML string without its quotes."""
     if value[:1] == '"':
         try:
             return str(json.loads(value))

@@ -1,4 +1,7 @@
-"""Read one student's files one by one, from a folder or from a zip that is not unpacked to disk."""
+"""Read one student's files one by one, from a folder or from a zip file.
+
+Zip files are unpacked in memory, not to disk.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from autograd_classroom.ingest.zips import unzipped
 SUFFIXES = (".ipynb", ".py")
 ZIP = ".zip"
 
-# Files next to the answers that belong to tools.
+# Files and folders of tools, which may be next to the answers.
 _SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", "feedback"}
 
 
@@ -30,10 +33,10 @@ def is_interesting(name: str) -> bool:
 
 
 def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
-    """Yield the notebooks and scripts at ``path``, which may be a file, a zip or a folder.
+    """Yield the notebooks and scripts at ``path``, which can be a file, a zip or a folder.
 
     Links are not followed, and only regular files are opened. A file that exceeds the limits is
-    named but not read.
+    listed but not read.
     """
     left_files, left_bytes = limits.files, limits.total
     for each, name in _walk(path, source, limits):
@@ -50,7 +53,7 @@ def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
 
 
 def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Found, str]]:
-    """Yield, in order, each file that may contain answers, and its display name."""
+    """Yield each file that may contain answers, in order, with its display name."""
     waiting = [(path, source, 0)]
     entries = 0
     while waiting:
@@ -74,7 +77,7 @@ def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Foun
 
 
 def _listed(folder: Path, most: int) -> list[str] | None:
-    """Return a folder's sorted names, up to a maximum. Return ``None`` if it cannot be read."""
+    """Return up to ``most`` names in a folder, sorted, or ``None`` if the folder is unreadable."""
     names: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -102,14 +105,14 @@ def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a path inside a zip belongs to a file that may contain answers."""
+    """Whether the file at a path inside a zip may contain answers."""
     parts = name.replace("\\", "/").split("/")
     folders = [part for part in parts[:-1] if part not in ("", "..")]
     return is_interesting(parts[-1]) and not any(map(is_skipped, folders))
 
 
 def _read(path: Path, limits: Limits) -> tuple[bytes, float]:
-    """Return a regular file's bytes and time. Refuse it if a link or a pipe has replaced it."""
+    """Return a regular file's bytes and modification time. Raises OSError for a link or a pipe."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         about = os.fstat(file.fileno())
@@ -121,6 +124,6 @@ def _read(path: Path, limits: Limits) -> tuple[bytes, float]:
 
 
 def printable(name: str) -> str:
-    """Return a file name that can be printed and stored. Invalid bytes are escaped."""
+    """Escape invalid and unprintable characters in a file name."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -1,4 +1,4 @@
-"""A file on disk or in a zip that has not been parsed yet."""
+"""A submitted file, on disk or in a zip, that has not been parsed yet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Found:
-    """A file: its display path, its time, and either its bytes or the problem with it.
+    """A file with its display path, its modification time, and either its bytes or a problem.
 
-    The path of an entry in a zip is relative to the zip until the zip's own path is added.
+    For an entry in a zip, the path is relative to the zip until the zip's own path is prepended.
     """
 
     source: str

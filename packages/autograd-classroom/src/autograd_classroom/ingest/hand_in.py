@@ -1,4 +1,4 @@
-"""Put the current submissions into the gradebook, one student at a time."""
+"""Record the current submissions in the gradebook, one student at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_course.index import Entry
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The number of notebooks that could be read, and of files or folders that could not."""
+    """The number of recorded notebooks, and the number of rejected files or folders."""
 
     notebooks: int = 0
     rejected: int = 0
@@ -28,7 +28,7 @@ def hand_in(
     step: Callable[[], None] = lambda: None,
     known: Known | None = None,
 ) -> HandedIn:
-    """Put the files under ``root`` into the gradebook. Call ``step`` for each file.
+    """Record the submissions under ``root`` in the gradebook. Call ``step`` for each file.
 
     From each notebook, take the requested exercises of its lesson. Ignore notebooks without any
     requested exercise. ``known`` holds what an earlier call has read, so that this call reads only
@@ -72,7 +72,7 @@ def _read(
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
-    """Return the answers to the requested exercises of the notebook's lesson."""
+    """Return the notebook's answers to those requested exercises that belong to its lesson."""
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
     try:
         return extract(submission.notebook, submission.student, of_lesson)

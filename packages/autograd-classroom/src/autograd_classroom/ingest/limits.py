@@ -1,4 +1,4 @@
-"""The maximum size of a student's submission. It is far more than a course needs."""
+"""Limits on the size of a student's submission. They are far above what the course needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Limits:
-    """Maximum counts and sizes in bytes per student. ``ratio`` is unpacked : packed in a zip."""
+    """The maximum number of files and their maximum sizes in bytes, per student.
+
+    ``ratio`` is the maximum compression ratio in a zip.
+    """
 
     files: int = 500
     entries: int = 20_000
@@ -17,7 +20,7 @@ class Limits:
     file: int = 32 * MEGABYTE
     total: int = 128 * MEGABYTE
     ratio: int = 200
-    small: int = MEGABYTE  # smaller zips may have any ratio, because empty lines compress well
+    small: int = MEGABYTE  # up to this size, any ratio is allowed: empty lines compress well
 
 
 LIMITS = Limits()

@@ -1,17 +1,17 @@
-"""Find out from a file's folder and name which student it belongs to.
+"""Determine which student a file belongs to, from its folder and its name.
 
 ======================================  =================================================
 a path under the submissions folder     the student
 ======================================  =================================================
 ``ann/01_template.ipynb``, ``ann.zip``  ann (nbgrader: ``ann/01_template/….ipynb``)
-``ann_01_template.ipynb``               ann, and so for ``01_template_ann``, ``ann-01``
+``ann_01_template.ipynb``               ann (also ``01_template_ann``, ``ann-01``)
 ``ann_123_01_template.ipynb``           ann_123 (Canvas: name, number, file; ``LATE`` dropped)
 ``Ann B_123_assignsubmission_file/…``   Ann B_123 (Moodle)
 ``hw_ann_attempt_2026-…_x.ipynb``       ann (Blackboard)
 ``assignment_7_export/submission_9/…``  Ann B_123 (Gradescope; ``downloads.names_beside``)
 ``01-template-ann/…``                   ann (GitHub Classroom's repositories)
 ``01_template/ann.ipynb``               ann (a folder for each lesson)
-``01_template.ipynb`` alone             the submissions folder's own name
+``01_template.ipynb`` alone             the name of the submissions folder
 ======================================  =================================================
 """
 
@@ -37,9 +37,9 @@ _LESSON = re.compile(
 
 
 def student_of(path: PurePosixPath, root: str) -> str:
-    """Return the student to whom a path in the submissions folder ``root`` belongs."""
+    """Return the student to whom a path belongs. If the path names no student, return ``root``."""
     parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
-    parts = parts or [path.name]  # a link may have such a name
+    parts = parts or [path.name]  # the path may be a link with such a name
     if len(parts) > 1 and _is_lesson(parts[0]):
         parts = parts[1:]
     name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem

@@ -1,4 +1,4 @@
-"""The results of collecting files: a student's notebook, or a file that cannot be graded."""
+"""The result of collecting a file: a student's notebook, or the reason why it cannot be graded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from autograd_course.notebook_files import Notebook
 
 @dataclass(frozen=True)
 class Submission:
-    """One student's notebook of one lesson.
+    """One student's notebook for one lesson.
 
-    ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), and
-    ``hash`` is the SHA-256 of its bytes. ``problems`` are sentences about the file. ``handed_in``
-    is the submission time in ISO format, if it is known.
+    ``source`` is the path under the submissions folder, such as ``a.zip/b.ipynb`` for a file in a
+    zip. ``hash`` is the SHA-256 hash of the file's bytes. ``problems`` describe what is wrong with
+    the file. ``handed_in`` is the submission time in ISO format, if it is known.
     """
 
     student: str
@@ -27,7 +27,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file or a student's folder that is not graded, and one sentence that gives the reason."""
+    """A file or a student's folder that is not graded, with the reason in one sentence."""
 
     student: str
     source: str
@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Return the result for a file on which our own code failed. The batch must go on."""
+    """Reject a file on which our own code failed, so that the other files can still be graded."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

@@ -1,8 +1,8 @@
-"""Read a zip in memory, entry by entry. None of its paths is written to disk.
+"""Read a zip file in memory, entry by entry. Nothing is written to disk.
 
-A name in a zip is only used as a label, so ``../../etc/passwd`` cannot overwrite anything. Names
-like this are refused nevertheless, and so are links, encrypted entries and bombs. The sizes that a
-zip states are not trusted, so reading stops at the limit.
+A name in a zip is used only as a label, so ``../../etc/passwd`` cannot overwrite anything. Names
+that lead out of the zip are rejected nevertheless, and so are links, encrypted entries and zip
+bombs. The sizes that a zip states are not trusted, so reading stops at the limit.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ _UNKNOWN = (NotImplementedError, RuntimeError)  # errors for an unknown compress
 
 
 class _BombError(Exception):
-    """An unpacked entry is larger than allowed. The message says so."""
+    """Raised when an unpacked entry is larger than allowed. The message gives the limit."""
 
 
 def unzipped(
     data: bytes, limits: Limits, wanted: Callable[[str], bool], nesting: int = _NESTING
 ) -> Iterator[Found]:
-    """Yield the entries whose names are wanted. Zips inside the zip are also opened."""
+    """Yield the entries whose names satisfy ``wanted``.
+
+    Zip files inside the zip are also unpacked.
+    """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*_BROKEN, *_UNKNOWN) as error:
@@ -94,7 +97,7 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, 
 
 
 def _modified(entry: zipfile.ZipInfo) -> float:
-    """Return the time at which an entry was written, or 0 if the zip does not contain it."""
+    """Return the modification time of an entry, or 0 if the zip contains no valid time."""
     try:
         return float(calendar.timegm((*entry.date_time, 0, 0, 0)))
     except ValueError:

@@ -1,4 +1,7 @@
-"""Code outside the sandbox that judges the answers inside, by the same rules as ``grade``."""
+"""Judge answers that run in a sandbox, by the same rules as ``grade``.
+
+This code runs outside the sandbox.
+"""
 
 from autograd_classroom.judge.judge import judged
 

@@ -1,4 +1,4 @@
-"""Ask a sandbox a question. Return its answer, or the reason why there is no answer."""
+"""Send questions to a process in the sandbox, and parse its replies."""
 
 from __future__ import annotations
 
@@ -19,34 +19,44 @@ _MOST = 10  # maximum number of reported names
 
 
 class UnansweredError(CourseError):
-    """The answer is missing or invalid; the message is a sentence for the learner."""
+    """Raised when the sandbox's reply is missing or invalid.
+
+    The message is meant for the learner.
+    """
 
 
 class StoppedError(CourseError):
-    """The answer exceeded its time limit. The message says where in its code it was stopped."""
+    """Raised when an answer exceeds its time limit.
+
+    The message says where the answer was stopped.
+    """
 
 
 class BrokenError(CourseError):
-    """Our own code failed in the sandbox. The message describes the error."""
+    """Raised when our own code failed in the sandbox. The message describes the error."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A child in the sandbox. ``replaced`` lists the foreign functions that its code replaced."""
+    """A child process in the sandbox.
+
+    ``replaced`` lists the library functions that the answer has replaced.
+    """
 
     child: Child
     replaced: dict[str, None] = field(default_factory=dict)
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
-        """Ask the child a question and return its answer. Raises an error if there is no valid
-        answer.
+        """Send a question to the child process and return the reply.
+
+        Raises an error if there is no valid reply.
         """
         return self._answer(Frame(said) if inputs is None else _about(said, inputs))
 
     def ask_code(
         self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
     ) -> Frame:
-        """Ask a question that includes a parcel (``judge.parcels``), and return the answer."""
+        """Send a question together with a parcel (see ``judge.parcels``), and return the reply."""
         about = Frame(said) if inputs is None else _about(said, inputs)
         return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
 
@@ -71,13 +81,16 @@ class Asked:
 
 
 def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
-    """Return the question. It lists the inputs that require grad, because sending loses it."""
+    """Build a question about the given inputs.
+
+    The question lists the inputs that require grad, because sending a tensor loses this flag.
+    """
     asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
     return Frame(said | {"differentiated": asking}, pack(inputs))
 
 
 def raised(came: Frame) -> Raised | None:
-    """If the call raised an exception, return a description of it."""
+    """Return a description of the exception that a call raised, or ``None`` if it raised none."""
     if "raised" not in came.said:
         return None
     return Raised(
@@ -88,8 +101,9 @@ def raised(came: Frame) -> Raised | None:
 
 
 def returned(came: Frame) -> tuple[Any, ...]:
-    """Return the results of a call. A value that could not be sent is replaced by an object whose
-    type has the same name.
+    """Return the results of a call.
+
+    A value that could not be sent is replaced by an empty object whose type has the same name.
     """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}
@@ -100,12 +114,12 @@ def returned(came: Frame) -> tuple[Any, ...]:
 
 
 def instance(name: str) -> Any:
-    """Return an object whose type has this name and no content."""
+    """Return an empty object whose type has the given name."""
     return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
 
 
 def sequence(came: Frame) -> tuple[Any, ...]:
-    """Return the tuple of values in a frame."""
+    """Return the values in a frame, which must be a tuple."""
     value = unpacked(came)
     if not isinstance(value, tuple):
         raise UnansweredError("the answer is no list of values.")
@@ -113,7 +127,7 @@ def sequence(came: Frame) -> tuple[Any, ...]:
 
 
 def unpacked(came: Frame) -> Any:
-    """Return the data in a frame."""
+    """Return the data that a frame contains."""
     try:
         return unpack(came.payload)
     except ValueError:
@@ -121,5 +135,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return a value as text, cut to a length that can be displayed."""
+    """Convert a value to text, and cut the text to a length that can be displayed."""
     return str(value)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Add a picture to a finding if the evidence contains enough data to draw one."""
+"""Add a picture to a finding if the evidence contains enough data for one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_classroom.pictures import PICTURE, as_data
 
 
 def illustrated(done: Conclusion) -> tuple[Finding, ...]:
-    """Return the findings. If values are wrong, the first finding also contains the Jacobians."""
+    """Return the findings. If a gradient is incorrect, add the Jacobians to the first finding."""
     try:
         pair = done.jacobians()
     except Exception:  # the rows of a Jacobian come from the sandbox, so they may have any shape

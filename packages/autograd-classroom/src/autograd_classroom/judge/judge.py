@@ -1,4 +1,4 @@
-"""Find the verdict on one answer to one exercise. The sandbox runs the answer."""
+"""Judge one answer to one exercise. The answer runs in a sandbox."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def judged(
 ) -> Verdict:
     """Run an answer in a sandbox, on inputs drawn from a secret seed, and return the verdict.
 
-    The verdict follows the rules of ``grade``. A missing or invalid answer is wrong, and the
-    verdict gives the reason. An error of our own is "grader failed". If an answer stops the grader
-    twice but the reference does not, the verdict says so. The ``remarks`` name code that no answer
-    needs, so that a person can look at it. If a ``budget`` is given, the judge also searches for a
-    change that makes a wrong answer right, and adds it to the finding.
+    The judge applies the same rules as ``grade``. A missing or invalid answer is wrong, and the
+    verdict gives the reason. An error in our own code gives the verdict "grader failed". If the
+    grader fails twice on an answer but not on the reference, the verdict says so. The ``remarks``
+    name suspicious code, so that a person can look at it. If ``budget`` is given, the judge also
+    searches for an edit that repairs a wrong answer, and adds it to the finding.
     """
     replaced: dict[str, None] = {}
     try:
@@ -114,7 +114,7 @@ def _verdict(
     replaced: dict[str, None],
     budget: Budget | None = None,
 ) -> Verdict:
-    """Return the verdict on an answer. If ``answer`` is missing, judge the reference instead."""
+    """Judge an answer. If ``answer`` is ``None``, judge the reference instead."""
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
@@ -137,7 +137,7 @@ def _ours(error: Exception) -> Reason:
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
-    """Return the time limit for an answer's reply to one question. 0 means no limit.
+    """Return the seconds that an answer may take to reply to a question. 0 means no limit.
 
     A slow exercise gets more time.
     """
@@ -176,7 +176,10 @@ def _examined(
 
 
 def _begin(exercise: Exercise, answer: Answer | None, seconds: float) -> dict[str, Any]:
-    """Return the first message to the child. It contains the code and the kind of answer."""
+    """Return the first message to the child process.
+
+    It contains the code and the kind of answer.
+    """
     begin: dict[str, Any] = {
         "cells": answer.cells if answer else [],
         "name": answer.name if answer else "",
@@ -239,7 +242,7 @@ def _submitted(said: dict[str, Any]) -> Submitted:
 
 
 def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
-    """Return the other rules that an answer breaks. A failed examination also counts as a fault."""
+    """Return the other rules that an answer breaks, or ``("",)`` if the examination fails."""
     try:
         return order.also(verdict.finding) if verdict.finding else ()
     except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):

@@ -1,11 +1,11 @@
-"""Pack a callable for the worker in the sandbox, which cannot import everything it needs.
+"""Serialize a callable together with the code that the worker in the sandbox cannot import.
 
-The sandbox contains no code of any exercise. But some experiments must run in the same process as
-the answer. They ask what it saves, which operations it runs, or whether it compiles. The judge
-sends only the experiment that it needs, and the models in a sample. They are sent as code, with the
-parts of the course that they use. The worker imports the modules that it has.
+The sandbox contains no exercise code. However, some experiments must run in the same process as the
+answer, for example to find out which tensors it saves, which operations it runs, or whether it
+compiles. The judge sends only the required experiment and the models in its inputs. A parcel
+contains their code and the parts of the course that they use. The worker imports all other modules.
 
-A parcel never contains anything that must stay outside: see :func:`kept_out`.
+A parcel never contains anything that must stay outside the sandbox: see :func:`kept_out`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = ("autograd_classroom.", "autograd_course.")
 _CACHED = functools._lru_cache_wrapper
-# The worker's substitutes for parts of the grader. They create data but judge nothing.
+# Functions that replace parts of the grader in the worker. They create data but judge nothing.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
     id(getattr(verdict, name)): (replies.__name__, standing)
     for name, standing in {
@@ -43,12 +43,12 @@ _STANDS_FOR: dict[int, tuple[str, str]] = {
         "Verdict": "Said",
     }.items()
 } | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
-# Types that their ``__module__`` does not define under their name.
+# Types that cannot be found under their own name in their ``__module__``.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 
 
 class KeptOutError(Exception):
-    """A parcel would contain something that must stay outside the sandbox."""
+    """Raised when a parcel would contain something that must stay outside the sandbox."""
 
 
 def kept_out(exercise: Exercise) -> tuple[Any, ...]:
@@ -62,8 +62,9 @@ def kept_out(exercise: Exercise) -> tuple[Any, ...]:
 
 
 def packed(value: Any, never: Collection[Any] = ()) -> bytes:
-    """Return a value as bytes for the worker. Raises KeptOutError if it uses an object in
-    ``never``.
+    """Serialize a value for the worker.
+
+    Raises KeptOutError if the value uses an object in ``never``.
     """
     file = io.BytesIO()
     _Packer(file, never).dump(value)
@@ -71,7 +72,7 @@ def packed(value: Any, never: Collection[Any] = ()) -> bytes:
 
 
 class _Space:
-    """The globals of one module. Only the globals that are used are sent."""
+    """A placeholder for the globals of one module. Only the globals that are used are sent."""
 
 
 class _Packer(pickle.Pickler):
@@ -81,7 +82,10 @@ class _Packer(pickle.Pickler):
         self._spaces: dict[str, _Space] = {}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """Return where the worker finds an object that pickle cannot look up by name."""
+        """Return the module and the name under which the worker finds an object.
+
+        This applies only to objects that pickle itself cannot look up by name.
+        """
         if id(value) in _STANDS_FOR:
             return _STANDS_FOR[id(value)]
         if isinstance(value, ModuleType):
@@ -91,7 +95,7 @@ class _Packer(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how the worker can build an object that it cannot import."""
+        """Return instructions for rebuilding an object that the worker cannot import."""
         if id(value) in self._never:
             raise KeptOutError(f"{getattr(value, '__qualname__', value)} stays outside")
         if isinstance(value, _Space):
@@ -141,7 +145,7 @@ class _Packer(pickle.Pickler):
 
 
 def _travels(value: Any) -> bool:
-    """Whether a function or class of the course must be sent, as the worker cannot import it."""
+    """Whether a function or class must be sent, because the worker cannot import it."""
     module = getattr(value, "__module__", None) or ""
     if f"{module}.".startswith(_OURS):
         return not has(module) or "<" in getattr(value, "__qualname__", "")
@@ -149,7 +153,7 @@ def _travels(value: Any) -> bool:
 
 
 def _used(code: CodeType) -> Iterator[str]:
-    """Yield the names of the globals that a function and its inner functions use."""
+    """Yield the names of the globals that a function and its nested functions use."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield step.argval
@@ -159,7 +163,7 @@ def _used(code: CodeType) -> Iterator[str]:
 
 
 def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
-    """Return the names that a class uses in its definition, and the names that its methods use."""
+    """Return the names that a class definition uses, and the names that its methods use."""
     first: set[str] = set()
     later: set[str] = set()
     pending: list[tuple[ast.AST, set[str]]] = [(cls, first)]
@@ -175,7 +179,10 @@ def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
 
 
 def _evaluated(annotations: dict[str, Any]) -> dict[str, Any]:
-    """Return annotations that are objects, because PyTorch reads them for operators. Omit text."""
+    """Return a function's annotations, or ``{}`` if one is a string.
+
+    PyTorch reads the annotations when it registers an operator.
+    """
     return {} if any(isinstance(each, str) for each in annotations.values()) else annotations
 
 

@@ -1,4 +1,4 @@
-"""Make a verdict safe to print and store. This is necessary because it quotes untrusted code."""
+"""Make a verdict safe to print and store. A verdict quotes untrusted code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAYOUT = "\n\t"
 
 
 def plain(verdict: Verdict) -> Verdict:
-    """Return the verdict without invalid characters and characters that control a terminal."""
+    """Escape invalid characters and terminal control characters in a verdict."""
     return replace(
         verdict,
         reason=_data(verdict.reason),
@@ -21,7 +21,7 @@ def plain(verdict: Verdict) -> Verdict:
 
 
 def shown(text: str) -> str:
-    """Return a text with escapes in place of unprintable characters, such as control characters.
+    """Escape unprintable characters in a text, such as control characters.
 
     Characters that change the writing direction are also escaped.
     """
@@ -36,6 +36,6 @@ def _data(value: Any) -> Any:
             return {_data(key): _data(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_data, value))
-    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding within one
+    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding in a reason
         return replace(value, **{f.name: _data(getattr(value, f.name)) for f in fields(value)})
     return value

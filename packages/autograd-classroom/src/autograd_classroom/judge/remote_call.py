@@ -1,7 +1,7 @@
-"""Represent an answer in the sandbox as a local callable, for experiments that judge only values.
+"""Wrap an answer in the sandbox as a local callable.
 
-These experiments compare the answer with the course's own answer, which stays outside. They
-therefore run here, and only their calls go to the sandbox.
+Some experiments compare the answer with the course's own answer, which must not enter the sandbox.
+These experiments run outside the sandbox, and only the calls to the answer run inside it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from autograd_course.calls import is_float
 
 
 class RemoteError(RuntimeError):
-    """The answer raised an exception; ``told`` is the sentence to show to the learner."""
+    """Raised when the answer raised an exception.
+
+    ``told`` is the sentence to show to the learner.
+    """
 
     def __init__(self, said: str, told: str) -> None:
         super().__init__(said)
@@ -26,7 +29,7 @@ class RemoteError(RuntimeError):
 
 
 def remote_class(asked: Asked) -> type[Function]:
-    """Return a Function whose forward and backward call the answer in the sandbox."""
+    """Return a Function whose ``forward`` and ``backward`` call the answer in the sandbox."""
 
     class Answer(Function):
         @staticmethod
@@ -46,7 +49,10 @@ def remote_class(asked: Asked) -> type[Function]:
 
 
 def remote_routine(asked: Asked) -> Callable[..., Any]:
-    """Return a plain function that calls the answer. Autograd can differentiate it."""
+    """Return a plain function that calls the answer in the sandbox.
+
+    Autograd can differentiate it.
+    """
     call: Callable[..., Any] = remote_class(asked).apply
     return call
 
@@ -62,7 +68,10 @@ def _pulled(
 
 
 def _fitting(gradient: Any, given: Tensor) -> Tensor:
-    """Return a gradient that autograd accepts for an input."""
+    """Return the gradient if autograd accepts it for an input.
+
+    Raises UnansweredError if the gradient has the wrong shape or is not a float tensor.
+    """
     if not is_float(gradient) or gradient.shape != given.shape:
         raise UnansweredError("the answer returns no gradient in the shape of its input.")
     checked: Tensor = gradient

@@ -1,4 +1,4 @@
-"""A Function that runs in the sandbox but has the interface that the judge expects."""
+"""A proxy for a Function that runs in the sandbox, with the interface that the judge expects."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ from autograd_course.submitted import Lacking
 
 @dataclass(frozen=True)
 class RemoteFunction:
-    """The answer in a sandbox's child, as a ``Witness``. The child never sees ``secret``."""
+    """A ``Witness`` for an answer in the sandbox. The sandbox never sees ``secret``."""
 
     exercise: FunctionExercise
     asked: Asked
     secret: int
-    # New sources for the answer's methods, by method name.
+    # Edited source code of the answer's methods, by method name.
     sources: Mapping[str, str] = field(default_factory=dict)
-    # The inputs and the evidence of the latest diagnosis, on which its findings are based.
+    # The inputs and evidence of the latest diagnosis, on which its findings are based.
     seen: list[tuple[Inputs, Sequence[Evidence]]] = field(default_factory=list)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """If forward does not accept these arguments, return the verdict that says so."""
+        """Return a verdict if ``forward`` does not accept these arguments, otherwise ``None``."""
         said = self.asked.ask({"ask": "signature"}, inputs).said
         takes, separate = said.get("takes") is True, said.get("separate") is True
         return signature_problem(self.exercise, takes=takes, separate=separate)
@@ -66,16 +66,16 @@ class RemoteFunction:
         return raised(came) or returned(came)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """If backward raises an exception, return a description of it."""
+        """Return a description of the exception that ``backward`` raises, or ``None``."""
         return raised(self.asked.ask({"ask": "backward"}, inputs))
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or ``()`` if backward raises."""
+        """Return the gradients for a fixed ``grad_output``, or ``()`` if ``backward`` raises."""
         came = sequence(self.asked.ask({"ask": "gradients"}, inputs))
         return came if all(isinstance(grad, Tensor) for grad in came) else ()
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """If another required method is missing or a stub, return the verdict that says so."""
+        """Return a verdict if another required method is missing or a stub, otherwise ``None``."""
         methods = self.exercise.methods
         said = self.asked.ask({"ask": "method", "methods": methods}, inputs).said
         if "lacks" not in said:
@@ -88,8 +88,8 @@ class RemoteFunction:
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
         """Run one of the exercise's own checks, and return its finding.
 
-        A check runs here if it judges only values or compares with the exercise's own answer. Any
-        other check runs in the sandbox.
+        A check runs outside the sandbox if it judges only values or uses the course's own answer.
+        Any other check runs in the sandbox.
         """
         code = _parcel(self.exercise.id, check)
         if code is None:
@@ -104,7 +104,7 @@ class RemoteFunction:
             raise BrokenError(str(error)) from None
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings. They are computed here, from the sandbox's evidence."""
+        """Return the doctor's findings, which are computed here from the sandbox's evidence."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(Examiner(self, inputs), first, second)
         self.seen[:] = [(inputs, done.evidence)]
@@ -119,7 +119,7 @@ class RemoteFunction:
             return illustrated(done)
         exercise = self.exercise
         if any(map(exercise.is_failed_by, done.findings)):
-            return done.findings  # it already fails the answer, so its gradients are not needed
+            return done.findings  # the answer already fails, so its gradients are not needed
         if reason := done.why_not_compared(exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
@@ -131,13 +131,13 @@ class RemoteFunction:
 
 @dataclass(frozen=True)
 class Examiner:
-    """Asks the sandbox for evidence about an answer, and judges the evidence here."""
+    """Asks the sandbox for evidence about an answer, and judges the evidence outside."""
 
     answer: RemoteFunction
     inputs: Inputs
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
-        """Return the sandbox's evidence, after checking that it is plausible."""
+        """Return the evidence from the sandbox, after checking that it is plausible."""
         asked, exercise = self.answer.asked, self.answer.exercise
         look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
         look["double_backward"] = exercise.double_backward
@@ -150,8 +150,9 @@ class Examiner:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[tuple[Finding, ...]]:
-        """Return the findings for each piece of evidence, given the gradients that the exercise
-        expects.
+        """Return the findings for each piece of evidence.
+
+        The evidence is compared with the gradients that the exercise expects.
         """
         exercise = self.answer.exercise
         return [
@@ -169,7 +170,7 @@ class Examiner:
 
 @contextlib.contextmanager
 def _unfit_told() -> Iterator[None]:
-    """Treat invalid evidence in the same way as a missing answer."""
+    """Handle invalid evidence in the same way as a missing reply."""
     try:
         yield
     except UnfitEvidenceError as unfit:
@@ -178,7 +179,7 @@ def _unfit_told() -> Iterator[None]:
 
 @functools.cache
 def _parcel(exercise_id: str, check: int) -> bytes | None:
-    """Return a parcel with a check for the sandbox, or ``None`` if the check runs here."""
+    """Return a parcel with a check, or ``None`` if the check must run outside the sandbox."""
     exercise = CATALOGUE[exercise_id]
     assert isinstance(exercise, FunctionExercise)
     if is_by_values(exercise.checks[check]):
@@ -190,7 +191,7 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
 
 
 def _finding(found: Any) -> Finding:
-    """Return a check's finding. The rule determines the parts that the check must not choose."""
+    """Build a check's finding. Its severity and lesson come from the rule, not from the sandbox."""
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")

@@ -1,4 +1,4 @@
-"""A routine that runs in the sandbox but has the interface that the judge expects."""
+"""A proxy for a routine that runs in the sandbox, with the interface that the judge expects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autograd_course.grader.verdict import (
     WrongBecause,
 )
 
-# The child reports the verdict of a trial and its sentence.
+# Maps the status that the child process reports to the reason in the verdict.
 _SAID: dict[str, Callable[[str], Reason]] = {
     each.status: each for each in (WrongBecause, NotAttemptedBecause, GraderFailedBecause)
 }
@@ -29,10 +29,10 @@ _SAID: dict[str, Callable[[str], Reason]] = {
 
 @dataclass(frozen=True)
 class RemoteRoutine:
-    """The answer in a sandbox's child, as a ``RoutineWitness``.
+    """A ``RoutineWitness`` for an answer in the sandbox.
 
-    Samples are drawn here. A sample may contain models and functions, so it is sent as a parcel.
-    The results are compared with values that are computed here.
+    Samples are drawn outside the sandbox. A sample can contain models and functions, so it is sent
+    as a parcel. The judge compares the results with values that it computes outside the sandbox.
     """
 
     exercise: RoutineExercise
@@ -47,10 +47,10 @@ class RemoteRoutine:
         return raised(came) or other_container_raised(other, self.exercise) or returned(came)
 
     def tried(self) -> Verdict | Raised | None:
-        """Return the first verdict of a trial that the answer did not pass.
+        """Return the verdict of the first trial that the answer fails, or ``None``.
 
-        A trial that compares with the exercise's own answer runs here. Any other trial runs in the
-        sandbox, and the child reports its verdict.
+        A trial that uses the course's own answer runs outside the sandbox. Any other trial runs in
+        the sandbox, and the child process reports its verdict.
         """
         for trial in range(len(self.exercise.trials)):
             code = _parcel(self.exercise.id, trial)
@@ -77,7 +77,7 @@ class RemoteRoutine:
 
 @functools.cache
 def _parcel(exercise_id: str, trial: int) -> bytes | None:
-    """Return a parcel with a trial for the sandbox, or ``None`` if the trial must stay outside."""
+    """Return a parcel with a trial, or ``None`` if the trial must run outside the sandbox."""
     exercise = CATALOGUE[exercise_id]
     assert isinstance(exercise, RoutineExercise)
     try:

@@ -1,7 +1,7 @@
-"""Search for a change that makes a wrong answer right, and show it to the instructor.
+"""Search for an edit that repairs a wrong answer, and show the edit to the instructor.
 
-The judge derives the edits from the answer's source. The child runs them as it answers any other
-question. The search for repairs may take only a fixed share of the time that judging takes.
+The judge derives candidate edits from the answer's source code. The sandbox runs the edited code.
+The search may take only a fixed share of the judging time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict
 
-SHARE = 0.08  # share of the judging time that repairs may take
+SHARE = 0.08  # share of the judging time that the search for repairs may take
 FIRST = 0.5  # seconds that a worker may spend before it has judged anything
 LEAST = 0.05  # seconds below which a search is not worthwhile
 LONGEST = 0.6  # maximum seconds of one search; verification takes additional time
@@ -39,20 +39,18 @@ LONGEST = 0.6  # maximum seconds of one search; verification takes additional ti
 
 @dataclass
 class Budget:
-    """The seconds that a worker may spend on repairs, and the edits that have repaired other
-    answers.
-    """
+    """The seconds left for repair searches, and the edits that have repaired other answers."""
 
     left: float = FIRST
     known: dict[str, dict[Any, None]] = field(default_factory=dict)
 
     def earn(self, seconds: float) -> None:
-        """Add a share of the time that judging took."""
+        """Add a share of the seconds that judging took."""
         self.left += SHARE * seconds
 
     @contextmanager
     def spent(self) -> Iterator[float]:
-        """Subtract the time that the block takes. Yield the seconds that a search may take."""
+        """Yield the seconds that a search may take, and then subtract the seconds that it took."""
         begun = time.monotonic()
         try:
             yield min(self.left, LONGEST)
@@ -67,7 +65,7 @@ def with_repair(
     verdict: Verdict,
     budget: Budget,
 ) -> Verdict:
-    """Return the verdict. If a repair is found in time, add it to the verdict's finding as data."""
+    """Search for a repair, and add it to the verdict's finding if the search succeeds in time."""
     finding = verdict.finding
     if verdict.status != "wrong" or finding is None or budget.left < LEAST:
         return verdict
@@ -124,7 +122,7 @@ def _copies(inputs: Sequence[Any]) -> tuple[Any, ...]:
 def _ask(
     remote: RemoteFunction, edits: Sequence[Mapping[str, str]], question: Question
 ) -> list[Any]:
-    """Send edits and a question to the child. Return one answer for each edit."""
+    """Send edits and a question to the child process. Return one reply for each edit."""
     said = {
         "ask": "edits",
         "edits": [dict(each) for each in edits],
@@ -139,7 +137,7 @@ def _ask(
 
 
 def _answer(came: Any) -> list[Any] | None:
-    """Return the child's answer for one edit, or ``None`` if it is not valid."""
+    """Return the child process's reply for one edit, or ``None`` if the reply is invalid."""
     if not isinstance(came, tuple):
         return None
     return [each if isinstance(each, tuple) else None for each in came]
@@ -173,14 +171,14 @@ def _verified(
 
 
 def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
-    """Return a repair that fixes forward but leaves a gradient wrong."""
+    """Return a repair that fixes ``forward`` but leaves a gradient incorrect."""
     if finding.rule != "forward-mismatch":
         return None
     return Repair("", (), (), finding.rule, left="A gradient is still wrong.")
 
 
 def _question(exercise: FunctionExercise, inputs: tuple[Any, ...], secret: int) -> Question:
-    """Return a question: a random cotangent, and the gradients that the exercise expects for it."""
+    """Return a question with a random cotangent and the gradients that the exercise expects."""
     wanted = differentiated(inputs)
     leaves = [it.detach().requires_grad_(k in wanted) if is_float(it) else it
               for k, it in enumerate(inputs)]  # fmt: skip

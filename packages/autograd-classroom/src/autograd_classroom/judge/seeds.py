@@ -1,8 +1,8 @@
-"""Seeds for the judge: one secret per answer, and one derived seed per purpose.
+"""Seeds for the judge: one secret seed per answer, and one derived seed per purpose.
 
-The secret stays outside the sandbox. A derived seed reveals nothing about the secret or about other
-derived seeds. Even if a child learns one of them from its inputs, it cannot predict later inputs
-and cotangents.
+The secret seed stays outside the sandbox. A derived seed reveals nothing about the secret seed or
+about other derived seeds. Even if an answer infers one derived seed from its inputs, it cannot
+predict later inputs and cotangents.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds t
 
 
 def derived(secret: int, *purpose: str) -> int:
-    """Return the seed for one purpose."""
+    """Derive the seed for one purpose."""
     digest = hashlib.sha256("/".join((str(secret), *purpose)).encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)
 
 
 def about(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
-    """Return the seed for one purpose and these inputs."""
+    """Derive the seed for one purpose and the given inputs."""
     return derived(secret, purpose, hashlib.sha256(pack(inputs)).hexdigest())
 
 
 def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
-    """Draw the inputs of every sampler, each from its own seed."""
+    """Draw inputs from every sampler, each with its own seed."""
     return {
         name: draw(torch.Generator().manual_seed(of_sample(secret, name)))
         for name, draw in exercise.samplers.items()
@@ -38,5 +38,5 @@ def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
 
 
 def of_sample(secret: int, name: str) -> int:
-    """Return the seed from which a sampler draws its inputs."""
+    """Derive the seed from which a sampler draws its inputs."""
     return derived(secret, "sample", name)

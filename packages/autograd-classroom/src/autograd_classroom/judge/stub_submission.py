@@ -1,7 +1,7 @@
-"""The reference in place of an answer, so that the judge can question it in the same way.
+"""Wrap the reference as an answer, so that the judge can ask it the same questions.
 
-If the reference can be judged and the submitted answer cannot, the grader is not broken. The
-reference runs in a separate child, which never runs a learner's code.
+If the judge can grade the reference but not the submitted answer, the grader is not broken. The
+reference runs in a separate child process, which never runs a learner's code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from autograd_course.grader.exercise import (
 
 
 def stub_submission(exercise: Exercise) -> Callable[[], Any]:
-    """Return a function that creates the reference's answer to an exercise."""
+    """Return a function that creates the reference answer to an exercise."""
     match exercise:
         case FunctionExercise():
             truth = exercise.surrogate or exercise.reference
@@ -45,7 +45,7 @@ def _routine(reference: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _function(reference: Callable[..., Any], truth: Callable[..., Any]) -> type[Function]:
-    """Return the reference as a Function whose backward uses the reference's own autograd graph."""
+    """Return a Function that calls the reference. Its backward differentiates ``truth``."""
 
     class StandIn(Function):
         @staticmethod

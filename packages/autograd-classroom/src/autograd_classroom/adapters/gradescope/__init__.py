@@ -1,1 +1,1 @@
-"""An autograder for Gradescope: the zip file to upload, and the program that it runs."""
+"""The zip file that an instructor uploads to Gradescope, and the grading program inside it."""

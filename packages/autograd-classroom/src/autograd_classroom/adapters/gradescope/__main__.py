@@ -1,4 +1,4 @@
-"""The program that run_autograder runs: ``python -m autograd_classroom.adapters.gradescope``."""
+"""Entry point for ``run_autograder``: ``python -m autograd_classroom.adapters.gradescope``."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ def main() -> None:
     root = Path(sys.argv[1])
     asked = (root / "source" / "exercises.txt").read_text(encoding="utf-8")
     results, told = results_of(root / "submission", asked)
-    print(told)  # Gradescope shows standard output to instructors only
+    print(told)  # Gradescope shows standard output only to instructors
     target = root / "results" / "results.json"
     content = json.dumps(results, ensure_ascii=False, indent=1)
     try:

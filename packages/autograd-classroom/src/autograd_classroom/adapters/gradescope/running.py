@@ -1,4 +1,7 @@
-"""Grade one student's submission in Gradescope's container. To save memory, use one process."""
+"""Grade one student's submission inside Gradescope's container.
+
+To save memory, the grader runs in a single process.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from autograd_course.extraction import extract
 from autograd_course.index import Entry
 from autograd_course.notebook_files import Notebook
 
-_STUDENT = "student"  # Gradescope knows which student it is
+_STUDENT = "student"  # a placeholder: Gradescope itself knows the student's name
 
 
 def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Return Gradescope's results, and a note about the grading for the instructors.
+    """Return the results in Gradescope's format, and a note for the instructors.
 
-    If nothing could be graded, the results give the reason and contain no score, so that no student
-    gets a 0 for it.
+    If grading fails, the results give the reason and contain no score, so that the student does not
+    get a 0.
     """
     try:
         return graded(submission, asked)
@@ -54,7 +57,10 @@ def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Do the same as ``results_of``, but let errors out. Raises GradingError, RefusedError."""
+    """Grade the submission as ``results_of`` does, but let exceptions propagate.
+
+    Raises GradingError or RefusedError.
+    """
     exercises = chosen([asked])
     bench, told = _bench()
     with tempfile.TemporaryDirectory() as folder:
@@ -70,10 +76,13 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def _copy(submission: Path, target: Path) -> None:
-    """Copy the submitted files, and skip everything that is not a file. Raises RefusedError."""
+    """Copy the submitted files, but skip special files such as pipes.
+
+    Raises RefusedError if a file cannot be read.
+    """
     try:
         shutil.copytree(submission, target, symlinks=True)
-    except shutil.Error as several:  # all other files are copied even so
+    except shutil.Error as several:  # copytree still copies all other files
         failed = [Path(source) for source, *_ in several.args[0]]
         closed = [path for path in failed if not os.access(path, os.R_OK)]
     except OSError:
@@ -93,7 +102,7 @@ def _bench() -> tuple[SandboxedJudge, str]:
 
 
 def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
-    """Record an empty answer for each exercise. A submitted answer will replace it."""
+    """Record an empty answer to each exercise. Submitted answers replace the empty ones later."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]

@@ -1,4 +1,4 @@
-"""The zip file for Gradescope. It contains our packages, and scripts that install and run them.
+"""Build the zip file for Gradescope: our packages, and the scripts that install and run them.
 
 Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
@@ -25,11 +25,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class AutograderError(CourseError):
-    """The zip file cannot be written; the message is one sentence."""
+    """Raised when the zip file cannot be written. The message is one sentence."""
 
 
 def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
-    """Write the autograder for these exercises. Raises AutograderError."""
+    """Write the zip file for grading these exercises. Raises AutograderError."""
     wanted = tuple(exercises)
     asked = ",".join(exercise.id for exercise in wanted)
     ships = any(exercise.lesson == _SHIPS for exercise in wanted)
@@ -46,9 +46,9 @@ def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
 
 
 def pins(ships: bool = False) -> Iterator[str]:
-    """Yield our packages' requirements, pinned to the versions that are installed here.
+    """Yield the requirements of our packages, pinned to the versions installed here.
 
-    With ``ships``, also yield the packages that lesson 15 needs for exporting.
+    If ``ships`` is true, also yield the packages that lesson 15 needs to export models.
     """
     required = {*(metadata.requires(_COURSE) or ()), *(metadata.requires(_CLASSROOM) or ())}
     for requirement in sorted(required):
@@ -61,13 +61,13 @@ def pins(ships: bool = False) -> Iterator[str]:
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READABLE) -> None:
     entry = zipfile.ZipInfo(name)
-    entry.external_attr = mode  # fixed, because Gradescope may grade as another user
+    entry.external_attr = mode  # fixed, because Gradescope may run the grader as another user
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, content)
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield each file of our packages, with its name in the zip file."""
+    """Yield each file of our packages, together with its name in the zip file."""
     for package in OURS:
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

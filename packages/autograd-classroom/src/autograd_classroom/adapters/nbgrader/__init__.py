@@ -1,1 +1,1 @@
-"""A course folder for nbgrader, and a step that autogrades in our sandbox."""
+"""An nbgrader course folder, and a preprocessor that grades submissions in our sandbox."""

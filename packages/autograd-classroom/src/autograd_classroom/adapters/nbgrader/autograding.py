@@ -1,10 +1,10 @@
-"""Run ``nbgrader autograde`` without a kernel. This step replaces nbgrader's ``Execute``.
+"""A preprocessor that grades without a kernel. It replaces nbgrader's ``Execute``.
 
-Every nbgrader command reads the configuration, so this module imports nothing heavy. If a
-configuration raises an exception, nbgrader only logs it, and then runs submissions in a kernel. So
-an error must end nbgrader before it reaches a submission. ``SystemExit`` does this, because
-nbgrader does not catch it. The error must also occur before nbgrader writes anything for a student,
-because nbgrader would otherwise skip this student the next time.
+Every nbgrader command loads the configuration, so this module imports nothing heavy. If the
+configuration raises an exception, nbgrader only logs the exception, and then runs submissions in a
+kernel. An error must therefore stop nbgrader before it runs a submission. ``SystemExit`` does this,
+because nbgrader does not catch it. The error must also occur before nbgrader writes anything for a
+student. Otherwise, nbgrader would skip this student the next time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# nbgrader imports these names when it grades. JSON can store names, and storing them requires no
-# import.
+# nbgrader imports these classes by name when it grades. Names can be stored as JSON, and this
+# module does not have to import the classes.
 _PREPROCESSORS = (
     f"{__name__}.Autograding",
     "nbgrader.preprocessors.IgnorePattern",
@@ -39,11 +39,14 @@ _STOPPED = "nbgrader stopped before it ran any submission"
 
 
 class NotConfiguredError(CourseError):
-    """nbgrader did not read ``nbgrader_config.py``; the message says what to do."""
+    """Raised when nbgrader did not read ``nbgrader_config.py``. The message says what to do."""
 
 
 class Autograding(Configurable):
-    """Judge a notebook's answers in a sandbox. All inputs are drawn from ``seed``."""
+    """Judge the answers in a notebook.
+
+    The answers run in a sandbox, on inputs drawn from ``seed``.
+    """
 
     seed = Unicode().tag(config=True)
     trust = Bool(False).tag(config=True)
@@ -53,8 +56,8 @@ class Autograding(Configurable):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the verdicts into the grader cells.
 
-        Raises GraderFailedError if a verdict is missing, and NotConfiguredError if there is no
-        seed.
+        Raises GraderFailedError if no verdict can be computed, and NotConfiguredError if the seed
+        is empty.
         """
         if not self.seed:
             raise NotConfiguredError(
@@ -68,8 +71,9 @@ class Autograding(Configurable):
 
 
 def safety_net() -> Mapping[str, Any]:
-    """Return the contents of ``nbgrader_config.json``, which adds the step if ``.py`` is
-    unreadable.
+    """Return the contents of ``nbgrader_config.json``.
+
+    If nbgrader cannot read ``nbgrader_config.py``, this file still enables the preprocessor.
     """
     return {"Autograde": {"autograde_preprocessors": list(_PREPROCESSORS)}}
 
@@ -79,10 +83,10 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
 
     Args:
         c: the configuration that nbgrader reads.
-        seed: keeps verdicts reproducible.
-        trust: judge without a sandbox.
+        seed: the seed for all inputs, which keeps verdicts reproducible.
+        trust: whether to judge without a sandbox.
     """
-    # Even if a kernel runs the notebooks, your own progress file does not change.
+    # Protects your own progress file if a kernel runs the notebooks.
     os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(
         Path(tempfile.gettempdir(), "nbgrader-progress.json")
     )
@@ -94,7 +98,10 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
 
 
 def _ready(trust: bool) -> Callable[..., None]:
-    """Check that there is a sandbox. nbgrader calls this before it touches a student's files."""
+    """Return a hook that checks for a sandbox.
+
+    nbgrader calls the hook before it touches a student's files.
+    """
 
     def ready(**_: Any) -> None:
         try:

@@ -1,8 +1,8 @@
-"""nbgrader's course folder: ``source/`` with our solved notebooks, and a configuration.
+"""Create nbgrader's course folder: our solved notebooks in ``source/``, and a configuration file.
 
-The cell that grades an exercise gets a hidden test, which nbgrader removes from the released
-notebook. The test grades the same answer on other inputs. nbgrader shows hidden tests in its
-feedback, so they contain no seed.
+Each cell that grades an exercise gets a hidden test, which nbgrader removes from the released
+notebook. The hidden test grades the same answer on different inputs. nbgrader shows hidden tests in
+its feedback, so a hidden test contains no seed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autograd_course.index import INDEX, Entry
 SOLUTIONS = "solutions"
 CONFIG = "nbgrader_config.py"
 _TEMPLATE = Path(__file__).with_name("nbgrader_config.txt")
-_OURS = "autograd_classroom.adapters.nbgrader"  # a generated configuration imports it
+_OURS = "autograd_classroom.adapters.nbgrader"  # generated configuration files import this package
 _HIDDEN = """\
 {visible}
 ### BEGIN HIDDEN TESTS
@@ -33,15 +33,18 @@ points("{exercise}", {name})
 
 
 class CourseFolderError(CourseError):
-    """The folder cannot be created; the message is one sentence with the repair."""
+    """Raised when the folder cannot be created.
+
+    The message is one sentence that says what to do.
+    """
 
 
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
-    """Create nbgrader's folder for the course at ``course``. Return the notebooks in ``source/``.
+    """Create nbgrader's folder for the course at ``course``. Return the paths of its notebooks.
 
-    Each lesson is an assignment. It is worth the points of its requested exercises. If this command
-    created the folder before, it only adds lessons and changes nothing else. If possible, it raises
-    CourseFolderError before it writes anything.
+    Each lesson becomes an assignment, which is worth the points of its requested exercises. If an
+    earlier call created the folder, this call only adds lessons and changes nothing else. If
+    possible, CourseFolderError is raised before anything is written.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})
@@ -60,7 +63,7 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple
 
 
 def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
-    """Raise CourseFolderError if the folder is not ours, or if it already contains a lesson."""
+    """Raise CourseFolderError if the folder is not ours or already contains one of the lessons."""
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         config = folder / CONFIG
         if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
@@ -76,7 +79,10 @@ def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
 
 
 def _configure(folder: Path) -> None:
-    """Write the configuration, unless it exists. Its seed determines the inputs of all lessons."""
+    """Write the configuration files, unless they already exist.
+
+    The seed in the configuration determines the inputs of all lessons.
+    """
     if (folder / CONFIG).exists():
         return
     config = _TEMPLATE.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
@@ -86,7 +92,7 @@ def _configure(folder: Path) -> None:
 
 
 def as_source(notebook: Mapping[str, Any], wanted: Iterable[str]) -> Mapping[str, Any]:
-    """Return a solved notebook in the form of nbgrader's ``source/``, without outputs."""
+    """Convert a solved notebook to the format of nbgrader's ``source/``, and remove its outputs."""
     source = copy.deepcopy(dict(notebook))
     kept = [cell for cell in source["cells"] if "solution-only" not in _tags(cell)]
     source["cells"] = [_cell(cell, set(wanted)) for cell in kept]

@@ -1,4 +1,4 @@
-"""The hidden test in a grader cell. The kernel of ``nbgrader autograde`` runs it."""
+"""The hidden test in a grader cell, which the kernel of ``nbgrader autograde`` runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _BITS = 48
 
 
 def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
-    """Show the verdict on new inputs, and return the points. They become the score of the cell.
+    """Judge an answer on new inputs, show the verdict, and return the points for the cell.
 
-    nbgrader only knows points, and has no state for "the grader failed". In this case, the kernel
-    ends. nbgrader then gives no score, and lists the submission as one with an error.
+    nbgrader stores only points, so it cannot record that the grader failed. If the grader fails,
+    this function kills the kernel. nbgrader then stores no score and reports an error for the
+    submission.
 
     Args:
-        exercise_id: the exercise.
+        exercise_id: the id of the exercise.
         answer: the answer that the notebook defines.
         seed: the seed for the inputs. Do not put it into a notebook that students see.
     """

@@ -27,7 +27,10 @@ _SUFFIX = "-grade"
 
 
 class GraderFailedError(CourseError):
-    """A verdict cannot be computed. nbgrader stores no score and names the submission."""
+    """Raised when no verdict can be computed.
+
+    nbgrader then stores no score and reports an error for the submission.
+    """
 
 
 def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
@@ -52,9 +55,9 @@ def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) 
 
 @functools.cache
 def sandbox(trust: bool) -> Sandbox:
-    """Return the process's only sandbox, in which all submissions are judged.
+    """Return the sandbox in which this process judges all submissions.
 
-    Raises NoSandboxError.
+    Raises NoSandboxError if this machine has no sandbox.
     """
     torch.set_num_threads(1)
     opened = Sandbox(choose(trust=trust))
@@ -63,7 +66,7 @@ def sandbox(trust: bool) -> Sandbox:
 
 
 def _exercise(cell: NotebookNode) -> str:
-    """Return the exercise that a cell grades, or an empty string if it grades none."""
+    """Return the exercise that a cell grades, or an empty string if the cell grades none."""
     nbgrader = cell.metadata.get("nbgrader", {})
     exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
     return exercise if nbgrader.get("grade") and exercise in INDEX else ""
@@ -76,7 +79,7 @@ def _read(notebook: NotebookNode) -> Notebook:
 
 
 def _outputs(result: Result) -> list[NotebookNode]:
-    """Return the cell's outputs: the verdict, and then the points, which become the score."""
+    """Return the outputs of a grader cell: the verdict, and then the points for nbgrader."""
     shown = {"text/plain": repr(result), "text/html": result._repr_html_()}
     return [
         v4.new_output("display_data", data=shown),
