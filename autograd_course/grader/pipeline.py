@@ -13,7 +13,7 @@ grader or the machine. So an answer goes through these steps:
 3. **Run the grading steps.** For each kind of exercise, a module in :mod:`.kinds` defines the steps
    and their order. The first mistake becomes the verdict. A witness runs the answer and reports the
    results. Here, the witness runs the answer in this process. The classroom grader
-   (``classroom.judging``) follows the same steps, but its witness runs the answer in a sandbox.
+   (``autograd_classroom.judge``) follows the same steps, but its witness runs the answer in a sandbox.
 4. **Find the cause of an exception.** If the answer raises because a package or tool is missing,
    the answer is not at fault (:class:`.verdict.MissingRequirement`). When the time is up, the
    answer is at fault only if its own code was running. Every other exception is the grader's fault.

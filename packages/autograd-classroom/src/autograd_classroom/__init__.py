@@ -1,3 +1,3 @@
-"""The classroom: runs many untrusted submissions in isolation, and judges them from outside."""
+"""Grade a class. Untrusted submissions run in a sandbox, and the judge runs outside of it."""
 
 __version__ = "0.1.0"

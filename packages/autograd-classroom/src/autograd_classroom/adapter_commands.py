@@ -1,4 +1,4 @@
-"""The ``classroom`` commands for other platforms, and the command that reproduces a verdict."""
+"""The ``classroom`` commands for nbgrader and Gradescope, and the command ``classroom again``."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def again(
 
 
 def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
-    """Return the requested exercises. If any of them is unknown, exit the command."""
+    """Return the requested exercises. If one of them is unknown, exit with an error message."""
     from autograd_classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:

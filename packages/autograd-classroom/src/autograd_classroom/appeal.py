@@ -1,4 +1,4 @@
-"""Reproduce a verdict from the code and the seed in the gradebook."""
+"""Reproduce a verdict from the code and the seed that the gradebook stores."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _SEED = re.compile(r"[0-9]{1,60}")
 
 
 class NoVerdictError(CourseError):
-    """The gradebook has no such verdict; the message is one sentence."""
+    """The requested verdict is missing or damaged in the gradebook. The message is one sentence."""
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
-    """Show the code, the seed and a new verdict. Return whether the new verdict is the same.
+    """Grade a stored answer again with the same seed. Return whether the verdict is the same.
 
-    Raises NoVerdictError, GradebookError, NoSandboxError.
+    The function also prints the answer's code, the seed and the new verdict.
+
+    Raises NoVerdictError, GradebookError and NoSandboxError.
     """
     score, answer, seed = _recorded(gradebook, student, exercise)
     with Sandbox(choose(trust=trust)) as sandbox:
@@ -70,7 +72,7 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """Return the first names that contain the text, or else the first few names."""
+    """List up to ``most`` names that contain ``asked``. If none does, list the first names."""
     alike = [name for name in names if asked.lower() in name.lower()] or names
     more = f" and {len(alike) - most} more" if len(alike) > most else ""
     return ", ".join(alike[:most]) + more

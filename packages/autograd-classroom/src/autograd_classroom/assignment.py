@@ -1,4 +1,4 @@
-"""The assignment files that an instructor passes to a command in addition to the submissions."""
+"""The settings file and the roster, which an instructor can pass to ``grade`` and ``report``."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from autograd_classroom.gradebook.settings import Settings, from_file
 
 @dataclass(frozen=True)
 class Assignment:
-    """The contents of the assignment files. ``None`` leaves the gradebook unchanged."""
+    """The contents of the settings file and the roster. ``None`` means that a file is not given."""
 
     settings: Settings | None = None
     roster: Roster | None = None
 
     @staticmethod
     def read(settings: Path | None, roster: Path | None) -> Assignment:
-        """Read the files that were given. Raises GradebookError."""
+        """Read each file whose path is given. Raises GradebookError."""
         return Assignment(
             from_file(settings) if settings else None, read_roster(roster) if roster else None
         )
 
     def keep(self, book: Gradebook) -> None:
-        """Store the contents in a gradebook."""
+        """Store the settings and the roster in a gradebook, if they are given."""
         if self.settings is not None:
             book.set(self.settings)
         if self.roster is not None:

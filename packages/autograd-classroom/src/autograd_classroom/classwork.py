@@ -1,4 +1,4 @@
-"""The work behind the command: grade a class, from its submitted files to its reports."""
+"""Grade a class: read the submitted files, judge the answers, and write the reports."""
 
 from __future__ import annotations
 
@@ -41,23 +41,25 @@ KNOWN = (
 def executor(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
 ) -> Iterator[Executor]:
-    """Provide an executor. On this machine, its workers are forks of this process or a template.
+    """Provide an executor: a Dask cluster if a scheduler is given, or else local workers.
 
-    Raises NoSandboxError if this machine cannot run one.
+    ``template`` is a running sandbox template. Each local worker gets a fork of it.
+
+    Raises NoSandboxError if the local workers need a sandbox and this machine has none.
     """
-    bench = SandboxedJudge(trust=trust)
+    judge = SandboxedJudge(trust=trust)
     if scheduler is not None:
         if trust:
             _note(Trusted().gap)
-        yield Cluster(scheduler, bench)
+        yield Cluster(scheduler, judge)
         return
     backend = template.backend if template else choose(trust=trust)
     if backend.gap:
         _note(backend.gap)
-    share = functools.partial(bench.share, template) if template else None
+    share = functools.partial(judge.share, template) if template else None
     with ForkServer() if sys.platform == "linux" else nullcontext() as fork_server:
         start = fork_server.start if fork_server else started
-        with closing(Pool(jobs or _cores(), bench, share, start)) as pool:
+        with closing(Pool(jobs or _cores(), judge, share, start)) as pool:
             yield pool
 
 
@@ -69,7 +71,10 @@ def grade(
     *,
     resume: bool,
 ) -> bool:
-    """Grade the pending answers and report. Return whether all files and answers are graded."""
+    """Grade the pending answers and write reports. Return whether every answer was graded.
+
+    The return value is also false if a submitted file could not be graded.
+    """
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
@@ -99,8 +104,10 @@ def report(
     """Show a class's results. If a folder or a format is given, also write the reports.
 
     If no folder is given, the reports are written next to the gradebook. If no format is given, all
-    formats are written. Returns whether at least one student has submitted, and all students have
-    passed the required exercises.
+    formats are written.
+
+    The function returns whether all students have passed the required exercises. If nobody has
+    handed in a required exercise, it returns false.
     """
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
@@ -120,7 +127,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read the submitted files and print how many there are. Return whether all were readable."""
+    """Read the submitted files and print their number. Return whether no file was rejected."""
     with console.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -142,7 +149,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Exec
 
 
 def _changed(book: Gradebook) -> Iterator[str]:
-    """Yield a line that lists the answers whose code has changed since a person settled them."""
+    """Yield a line that lists the answers whose code has changed since they were graded by hand."""
     changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
@@ -150,7 +157,7 @@ def _changed(book: Gradebook) -> Iterator[str]:
 
 
 def _absent(book: Gradebook) -> Iterator[str]:
-    """If a roster exists, yield lines that compare it with the submissions."""
+    """If there is a roster, yield a line about absent students and a line about unknown ones."""
     if not book.roster():
         return
     if absent := book.absent():
@@ -177,7 +184,10 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
-    """Show the results of the named exercises, or of all exercises. Return their tallies."""
+    """Print the problems with files and a table of results. Return the tallies in the table.
+
+    The table has a row for each exercise in ``only``, or for all exercises if ``only`` is empty.
+    """
     for line in console.remarks(book.problems()):
         console.say(f"  {line}")
     console.say()

@@ -1,4 +1,4 @@
-"""The command's output: progress in a terminal, and the results of each exercise."""
+"""Print the command's output: progress bars, messages, and the results for each exercise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATUSES = {
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress on standard error if this is a terminal."""
+    """Show progress bars on standard error, but only if standard error is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
@@ -39,7 +39,7 @@ def progress() -> Iterator[Progress]:
 
 
 def summary(tallies: Iterable[Tally]) -> Table:
-    """Return a row for each exercise. There is a "not graded" column only if it is needed."""
+    """Return a table with a row for each exercise. A rare status has a column only if it occurs."""
     known = list(tallies)
     rare = {"grader failed", "settled", ""} - {
         s for t in known for s, count in t.counts.items() if count
@@ -61,7 +61,7 @@ def _frequent(tally: Tally) -> str:
 
 
 def remarks(problems: Iterable[Problem]) -> Iterator[str]:
-    """Yield a line for each of the first files that were not graded, or graded with a remark."""
+    """Yield lines about the first few files that were not graded or were graded with a remark."""
     known = list(problems)
     for problem in known[:_NAMED]:
         yield f"{problem.source}: {problem.message}"
@@ -70,9 +70,10 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def say(text: str = "") -> None:
-    """Print to standard output. If nothing reads it anymore, as after ``| head``, print nothing.
+    """Print a line to standard output. If the output pipe is closed, print nothing.
 
-    The work goes on, because the important results are written to files.
+    For example, ``| head`` closes the pipe early. The command then continues, because it writes its
+    results to files.
     """
     try:
         typer.echo(text)
@@ -83,7 +84,7 @@ def say(text: str = "") -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table to standard output. Only a terminal limits its width."""
+    """Print a table to standard output. In a terminal, the table fits the terminal's width."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

@@ -1,4 +1,4 @@
-"""The folders that contain the code of the classroom, of the course and of ``autograd_doctor``."""
+"""The source folders of three packages: the classroom, the course and ``autograd_doctor``."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The folders for a class's submissions and for its results."""
+"""The paths of a class's submissions, gradebook and reports."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from autograd_course.errors import CourseError
 
 
 class PlaceError(CourseError):
-    """The requested folder cannot be used for results; the message is one sentence."""
+    """The results cannot be written to the requested path. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The folder of the submissions, and the folders of the results. Submissions contain no
-    results.
+    """The paths of the submissions, the gradebook and the reports.
+
+    The gradebook and the reports are never inside the folder of the submissions.
     """
 
     submissions: Path
@@ -24,8 +25,9 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return the requested folders. Missing ones are next to the submissions. Raises
-        PlaceError.
+        """Return the given paths. A path that is ``None`` gets a default next to the submissions.
+
+        Raises PlaceError if the gradebook or the reports would be inside the submissions.
         """
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
@@ -39,7 +41,7 @@ class Places:
         return places
 
     def make_room(self) -> None:
-        """Create the gradebook's folder. Raises PlaceError."""
+        """Create the gradebook's folder. Raises PlaceError if the folder cannot be created."""
         try:
             self.gradebook.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The picture of a finding as plain data. The judge, the gradebook and the pages use it."""
+"""Convert a finding's picture to plain data and back. The picture shows two Jacobians."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from typing import Any
 from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
 PICTURE = "jacobians"  # the picture's key in the evidence
-_MOST = 16  # a corner is enough to show the error, and a gradebook holds thousands of pictures
-_LONGEST = 1 << 31  # maximum number of entries in a tensor
-_DIGITS = 3  # enough for all shades in a drawing
+_MOST = 16  # maximum number of rows and columns; a gradebook holds thousands of pictures
+_LONGEST = 1 << 31  # maximum size of a tensor dimension
+_DIGITS = 3  # number of significant digits, which is enough for the shades in a drawing
 
 
 def as_data(pair: Jacobians) -> dict[str, Any]:
-    """Return the first rows and columns of both Jacobians, rounded, as JSON-compatible data."""
+    """Return the picture as JSON-compatible data.
+
+    The data contains only the top-left corner of each matrix, with rounded entries.
+    """
     return asdict(
         replace(
             pair,
@@ -30,7 +33,7 @@ def as_data(pair: Jacobians) -> dict[str, Any]:
 
 
 def from_data(data: Any) -> Jacobians | None:
-    """Return the stored picture, or ``None`` if the data is not a picture."""
+    """Return the picture that the data describes, or ``None`` if the data is invalid."""
     if not isinstance(data, Mapping):
         return None
     try:
@@ -63,7 +66,7 @@ def _pair(sizes: Any) -> tuple[int, int]:
 
 
 def _matrix(rows: Any) -> Matrix:
-    return tuple(tuple(map(float, row)) for row in rows)  # "nan" is stored as text
+    return tuple(tuple(map(float, row)) for row in rows)  # "nan" is stored as a string
 
 
 def _axis(data: Any) -> Axis:
@@ -72,7 +75,7 @@ def _axis(data: Any) -> Axis:
 
 
 def _fits(pair: Jacobians) -> bool:
-    """Whether the three matrices are not empty, equal in size and within the limits."""
+    """Whether the three matrices are not empty, have the same size and respect the limits."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
     return (
@@ -86,7 +89,7 @@ def _fits(pair: Jacobians) -> bool:
 
 
 def _names(axis: Axis, count: int) -> bool:
-    """Whether an axis names a plausible number of elements for its tensor's shape."""
+    """Whether an axis names ``count`` elements, all of which exist in a tensor of its shape."""
     places = math.prod(axis.shape) * (2 if axis.pairs else 1)
     return (
         all(1 <= length <= _LONGEST for length in axis.shape)

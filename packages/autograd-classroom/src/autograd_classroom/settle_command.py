@@ -67,7 +67,7 @@ def login() -> str:
     """Return the user's login name."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # the user of a container may have no name
+    except (OSError, KeyError):  # a user in a container may have no name
         return f"user {os.getuid()}"
 
 

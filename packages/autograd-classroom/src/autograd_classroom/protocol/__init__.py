@@ -1,4 +1,4 @@
-"""Messages between the judge and the sandbox: frames that hold JSON and tensors, but no code."""
+"""The messages between the judge and the sandbox. Each message is one frame."""
 
 from autograd_classroom.protocol.frames import Frame, Malformed, read, write
 

@@ -1,4 +1,4 @@
-"""Check a finding's evidence. It may come from a child or from a file that someone has changed."""
+"""Check a finding's evidence, because untrusted code may have produced or changed it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from autograd_classroom.protocol.frames import is_deeper
 
-REPAIR = "repair"  # the key of a repair in the evidence
-ALSO = "also"  # the key of further rules that a wrong answer breaks
-WARNINGS = "warnings"  # the key of the doctor's remarks on an answer that passed
-_DEEPEST = 6  # the matrices of a picture are nested four levels deep
-_LONGEST = 20_000  # maximum characters of a text; a line of code may be long
+REPAIR = "repair"  # the evidence key for a repair
+ALSO = "also"  # the evidence key for other rules that a wrong answer breaks
+WARNINGS = "warnings"  # the evidence key for the doctor's warnings about an answer that passed
+_DEEPEST = 6  # maximum nesting depth; the matrices in a picture need four levels
+_LONGEST = 20_000  # maximum number of characters in a string; a line of code can be long
 
 
 def sound(evidence: Any) -> dict[str, Any]:
-    """Return the parts of a finding's evidence whose types are those that reports expect.
+    """Return the entries of a finding's evidence that have the types that the reports expect.
 
-    A part of any other type is left out. An incomplete statement about an element is also left out.
+    All other entries are left out. ``index`` is also left out if ``input`` is missing.
     """
     if not isinstance(evidence, Mapping):
         return {}
@@ -38,12 +38,12 @@ def _text(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Whether a value is a number, or the text of a number that JSON cannot represent."""
+    """Whether a value is ``None``, a number, or a string that stands for a number such as nan."""
     return value is None or isinstance(value, int | float) or _text(value)
 
 
 def _value(value: Any) -> bool:
-    """Whether a value is a number, a shape, or a tensor in the form of nested lists."""
+    """Whether a value is a number or a nested list of numbers, such as a shape or a tensor."""
     return _number(value) or _list_of(_value)(value)
 
 
@@ -62,7 +62,7 @@ def _given(value: Any) -> bool:
 
 
 def _repair(value: Any) -> bool:
-    """Whether a value is a repair in the format of ``Repair.to_dict``."""
+    """Whether a value has the format that ``Repair.to_dict`` returns."""
     if not isinstance(value, Mapping) or not _text(value.get("summary")):
         return False
     changes = value.get("changes")

@@ -1,7 +1,8 @@
-"""A frame is a message as JSON and its data as safetensors, each preceded by its length.
+"""Send and receive frames. A frame consists of a JSON object and a payload of bytes.
 
-Data from a child is considered hostile until it has been checked. Every length and every waiting
-time has a limit. If the data is not a frame, the result says why.
+The lengths of the object and the payload are sent first. Data from a child is considered hostile
+until it has been checked, so all lengths and waiting times are limited. If the received data is not
+a valid frame, :func:`read` returns a :class:`Malformed` object with the reason.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from typing import Any
 
 LONGEST_HEADER = 1 << 20
 LONGEST_PAYLOAD = 64 << 20
-DEEPEST = 32  # maximum nesting of lists and objects
+DEEPEST = 32  # maximum nesting depth of lists and objects
 _LENGTHS = struct.Struct("!II")
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One question or answer."""
+    """One question or one answer. ``said`` is the JSON object."""
 
     said: dict[str, Any]
     payload: bytes = field(default=b"", repr=False)
@@ -30,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Malformed:
-    """The result if no valid answer arrived. ``reason`` completes the sentence "the answer …"."""
+    """The result when no valid answer arrives. ``reason`` completes the sentence "the answer …"."""
 
     reason: str
     gone: bool = False  # the other side has closed the connection
@@ -38,7 +39,7 @@ class Malformed:
 
 
 class _UnreadError(Exception):
-    """The frame could not be read. The error contains the result to return instead of it."""
+    """The frame could not be read. ``malformed`` is the result to return instead of the frame."""
 
     def __init__(self, reason: str, **kind: bool) -> None:
         super().__init__(reason)
@@ -46,7 +47,7 @@ class _UnreadError(Exception):
 
 
 def write(channel: socket.socket, frame: Frame, seconds: float | None = None) -> Malformed | None:
-    """Send a frame. If it cannot be sent, return the reason."""
+    """Send a frame. If the frame cannot be sent, return the reason."""
     header = json.dumps(frame.said).encode()
     try:
         channel.settimeout(seconds)
@@ -59,7 +60,7 @@ def write(channel: socket.socket, frame: Frame, seconds: float | None = None) ->
 
 
 def read(channel: socket.socket, seconds: float | None = None) -> Frame | Malformed:
-    """Receive a frame. The time limit applies to the whole frame."""
+    """Receive a frame. The whole frame must arrive within the given number of seconds."""
     until = None if seconds is None else time.monotonic() + seconds
     try:
         lengths = _LENGTHS.unpack(_exactly(channel, _LENGTHS.size, until))
@@ -108,7 +109,7 @@ def _said(header: bytes) -> dict[str, Any]:
 
 
 def is_deeper(data: Any, levels: int) -> bool:
-    """Whether the lists and objects in JSON are nested deeper than a given number of levels."""
+    """Whether the lists and dictionaries in the data are nested more than ``levels`` deep."""
     here = [data]
     for _ in range(levels + 1):
         here = [item for value in here for item in _items(value)]

@@ -1,8 +1,8 @@
-"""Unpack the judge's code in the worker, which has no module with these functions and classes.
+"""Unpack the functions and classes that the judge sends to the worker.
 
-The judge packs a callable with everything that it needs (``judge.parcels``), because the sandbox
-has no module from which to import it. This module only unpacks it. Parcels are only sent into the
-sandbox, never out of it.
+The worker cannot import these functions and classes, because the sandbox does not contain their
+modules. The judge therefore packs each callable together with everything that the callable uses
+(``judge.parcels``). Parcels are only sent into the sandbox, never out of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = "/course/experiment.py"
 
 class _Opener(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
-        """Return a module of the worker, or an object from a module."""
+        """Return an object from a module. If no name is given, return the module itself."""
         module, name = pid
         found = import_module(module)
         return getattr(found, name) if name else found
@@ -35,18 +35,18 @@ def opened(data: bytes) -> Any:
 
 
 def namespace() -> dict[str, Any]:
-    """Return a new dictionary for the globals that the functions of one module share."""
+    """Return a new globals dictionary for all functions from one module."""
     return {"__name__": __name__, "__builtins__": __builtins__}
 
 
 def function(space: dict[str, Any], code: bytes, name: str, cells: int) -> FunctionType:
-    """Return a function without its globals and the contents of its closure, which follow later."""
+    """Return a function with an empty closure. :func:`complete` sets its closure and globals."""
     closure = tuple(CellType() for _ in range(cells))
     return FunctionType(marshal.loads(code), space, name, None, closure)
 
 
 def complete(made: FunctionType, state: tuple[Mapping[str, Any], Sequence[Any], Any]) -> None:
-    """Give a function its globals, its attributes and the contents of its closure."""
+    """Set the globals, the closure contents and the attributes of a function."""
     names, contents, attributes = state
     made.__globals__.update(names)
     for cell, value in zip(made.__closure__ or (), contents, strict=True):
@@ -56,14 +56,17 @@ def complete(made: FunctionType, state: tuple[Mapping[str, Any], Sequence[Any], 
 
 
 def cached(function: Any, options: Mapping[str, Any]) -> Any:
-    """Return a function that caches its results."""
+    """Wrap a function in ``lru_cache`` with the given options."""
     return lru_cache(**options)(function)
 
 
 def defined(
     space: dict[str, Any], names: Mapping[str, Any], source: str, name: str, *, postponed: bool
 ) -> Any:
-    """Return the class that the source defines. If ``postponed``, its annotations remain text."""
+    """Return the class that the source code defines.
+
+    If ``postponed`` is true, the annotations in the class are not evaluated.
+    """
     space.update(names)
     flags = __future__.annotations.compiler_flag if postponed else 0
     exec(compile(source, FILE, "exec", flags, dont_inherit=True), space)
@@ -71,6 +74,6 @@ def defined(
 
 
 def complete_class(made: type, state: tuple[dict[str, Any], Mapping[str, Any]]) -> None:
-    """Give a class's methods their globals."""
+    """Set the globals that the methods of a class use."""
     space, names = state
     space.update(names)

@@ -1,4 +1,4 @@
-"""The reports for people and programs. They are made only from the gradebook."""
+"""Write reports for people and for programs. All data in the reports comes from the gradebook."""
 
 from autograd_classroom.reports.document import as_json_document
 from autograd_classroom.reports.gradescope import gradescope_results

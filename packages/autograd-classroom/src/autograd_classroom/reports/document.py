@@ -1,4 +1,4 @@
-"""A JSON document with all data about every student, for other programs."""
+"""A JSON document with every student's results, which other programs can read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ VERSION = 1
 
 
 def as_json_document(book: Gradebook) -> str:
-    """Return ``{"version", "students": [{"student", "points", "possible", "results", …}]}``."""
+    """Return the results of a class as a JSON document.
+
+    Its form is ``{"version", "students": [{"student", "points", "possible", "results", …}]}``.
+    """
     return "".join(json_pieces(book))
 
 
 def json_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the document, one student at a time."""
+    """Yield the document in pieces, one student at a time."""
     yield f'{{"version": {VERSION}, "students": ['
     for number, name in enumerate(book.students()):
         yield ",\n" if number else "\n"

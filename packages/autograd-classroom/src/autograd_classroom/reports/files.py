@@ -1,4 +1,4 @@
-"""Write the reports into a folder of their own. Never replace files that are not reports."""
+"""Write the reports to a folder, but never overwrite files that are not reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_classroom.reports.sites import canvas_pieces, feedback_zip, moodle
 from autograd_classroom.reports.table import csv_pieces, grade_table_pieces
 from autograd_course.errors import CourseError
 
-Files = Iterator[tuple[str, Iterable[str | bytes]]]  # paths in the folder, and each file's pieces
+Files = Iterator[tuple[str, Iterable[str | bytes]]]  # each file's path in the folder, and contents
 
 
 def _csv(book: Gradebook) -> Files:
@@ -72,11 +72,15 @@ _MARK = ".autograd-course-reports"  # every report folder contains this file
 
 
 class ReportsError(CourseError):
-    """The reports cannot be written to the folder; the message is one sentence with the repair."""
+    """The reports cannot be written to the folder. The message gives the reason."""
 
 
 def prepare(folder: Path) -> None:
-    """Create the folder if necessary. Raises ReportsError if it has files that are not ours."""
+    """Create the folder for the reports if it does not exist.
+
+    Raises ReportsError if the folder contains a file that has the name of a report but was not
+    written by this module.
+    """
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():
         raise ReportsError(
@@ -91,7 +95,10 @@ def prepare(folder: Path) -> None:
 
 
 def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
-    """Write the reports. A file is written completely or not at all. Raises ReportsError."""
+    """Write the reports in the given formats. Each file is written completely or not at all.
+
+    Raises ReportsError if a file cannot be written.
+    """
     prepare(folder)
     for name in formats:
         made = {path for path, text in FORMATS[name](book) if _written(folder / path, text)}
@@ -116,7 +123,7 @@ def _written(path: Path, pieces: Iterable[str | bytes]) -> bool:
 
 
 def _clear(folder: Path, below: set[str], made: set[str]) -> None:
-    """Delete the files of students who are no longer in the gradebook."""
+    """Delete the reports about students who are no longer in the gradebook."""
     for name in below:
         for path in (folder / name).iterdir():
             if f"{name}/{path.name}" not in made and path.suffix in (".html", ".json"):

@@ -17,8 +17,8 @@ from autograd_classroom.reports.wording import by_hand
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     """Return the data that Gradescope reads, ready for ``json.dump``.
 
-    If the grader failed or has not finished, there is no total score, and no test has a score.
-    Otherwise, the student would get 0 points through no fault of their own.
+    If an answer has not been graded or the grader failed, the data contains no scores at all. A
+    score of 0 would be unfair, because the student did not cause the problem.
     """
     scores = book.scores(student)
     complete = all(score.is_counted for score in scores)
@@ -40,7 +40,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
 
 
 def _file(problem: Problem) -> str:
-    """Return the message about a file. It uses the file name that the student knows."""
+    """Return the message about a file, with the file name that the student knows."""
     if problem.source == problem.student:
         return problem.message
     ours = rf"(?<!\S){re.escape(problem.student)}/"

@@ -1,7 +1,8 @@
-"""JUnit XML for CI systems, with a suite for each student and a case for each exercise.
+"""JUnit XML for CI systems, with a test suite for each student and a test case for each exercise.
 
-A wrong answer is a failure, "the grader failed" is an error, and a missing answer is skipped. An
-answer that a person settled is a failure unless it has full points.
+A wrong answer is reported as a failure, and a missing answer is reported as a skipped test. If the
+grader failed, the test case is reported as an error. An answer that a person graded is reported as
+a failure unless it has full points.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def as_junit(book: Gradebook) -> str:
-    """Return the XML document."""
+    """Return the XML document for a class."""
     return "".join(junit_pieces(book))
 
 
 def junit_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the XML document, one student at a time."""
+    """Yield the XML document in pieces, one student at a time."""
     yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="autograd-course">\n'
     for student in book.students():
         suite = _suite(book, student)
@@ -87,5 +88,5 @@ def _told(score: Score, message: str) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    """Return text without the characters that XML does not allow."""
+    """Replace the characters that XML does not allow."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

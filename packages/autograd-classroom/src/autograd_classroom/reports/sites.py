@@ -16,14 +16,15 @@ from autograd_classroom.reports.table import number, written
 _MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
 _NUMBER = re.compile(r".+_(\d+)")
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal feedback gives equal files
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal feedback gives equal zip files
 
 
 def canvas_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a gradebook in Canvas's import format, with one assignment for each exercise.
 
-    Canvas finds a student by ``ID``, which is its own number, or else by ``SIS User ID``, ``SIS
-    Login ID`` or the name. It reads the columns in this file:
+    Canvas identifies a student by the column ``ID``, which contains a number that Canvas assigned.
+    If this column is empty, Canvas uses ``SIS User ID``, ``SIS Login ID`` or the name. Canvas reads
+    the columns with this code:
     https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
     """
     tallies, people = book.tallies(), book.people()
@@ -42,11 +43,12 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the grading worksheet of one Moodle assignment, with the sum of the points.
+    """Yield a grading worksheet for one Moodle assignment. The grade is the sum of all points.
 
-    Moodle finds a student by ``Identifier``, whose number is in the name of the downloaded folder.
-    If a student has no number, the field is empty. The names and addresses can also be used for an
-    import into Moodle's gradebook. Moodle reads the columns in this file:
+    Moodle identifies a student by the number in the column ``Identifier``. The number is taken from
+    the name of the student's downloaded folder. If this name contains no number, the field is
+    empty. The columns with names and addresses make it possible to import the file into Moodle's
+    gradebook instead. Moodle reads the columns with this code:
     https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
     """
     yield written([
@@ -72,12 +74,12 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def feedback_zip(book: Gradebook) -> bytes:
-    """Return a zip file with all students' pages, under the names that the course site knows.
+    """Return a zip file of all students' pages, with file names that Moodle or Canvas recognizes.
 
-    Moodle expects a folder with the name that Moodle gave it
+    Moodle expects each page in a folder with the same name as the student's downloaded folder
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
-    expects a file whose name begins like the name of the downloaded file: the student's name, the
-    number of the user, and the number of the file (``generate_comments_from_files`` in
+    expects file names that begin in the same way as the downloaded ones: with the student's name,
+    the user number and the file number (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
     tops = dict(_tops(book))
@@ -99,7 +101,7 @@ def _place(student: str, top: str) -> str:
 
 
 def _tops(book: Gradebook) -> Iterator[tuple[str, str]]:
-    """Yield each student with the folder or file name from the course site."""
+    """Yield each student with the folder name or file name that Moodle or Canvas assigned."""
     for student, source in book.sources():
         for part in PurePosixPath(source).parts:
             if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):

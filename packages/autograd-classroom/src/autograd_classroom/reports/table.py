@@ -1,4 +1,4 @@
-"""CSV tables with a row for each answer. For course sites, they have a row for each student."""
+"""Two CSV tables: one has a row for each answer, and the other has a row for each student."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ _COLUMNS = (
 
 _PERSON = ("name", "id", "email", "group")
 
-# A spreadsheet treats a field as a formula if it begins like this. Students choose file names and
-# can influence messages.
+# A spreadsheet treats a field as a formula if it begins with one of these characters. Students can
+# exploit this, because they choose file names and can influence messages.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(book: Gradebook) -> str:
-    """Return CSV with one row for each student and exercise."""
+    """Return a CSV table with one row for each student and exercise."""
     return "".join(csv_pieces(book))
 
 
 def csv_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the CSV with one row per answer, one student at a time."""
+    """Yield the table of answers in pieces, one student at a time."""
     yield written([_COLUMNS])
     for student in book.students():
         yield written(map(_row, book.scores(student)))
 
 
 def as_grade_table(book: Gradebook) -> str:
-    """Return one row for each student: the points by exercise, their sum, and the possible points.
+    """Return a CSV table of each student's points per exercise, total points and possible points.
 
-    If there is a roster, the columns name, id, e-mail and group follow the column of the student. A
-    student who handed in nothing also has a row, in which ``student`` is empty. So does a student
-    without a readable file. If an answer is not graded yet, or if the grader failed, the field is
-    empty instead of 0.
+    If there is a roster, the columns name, id, email and group follow the ``student`` column. The
+    table then also has a row for each student who handed in nothing, with an empty ``student``
+    field. Students whose files could not be read always have a row. If an answer is not graded yet,
+    or if the grader failed, the field for its points is empty instead of 0.
     """
     return "".join(grade_table_pieces(book))
 
 
 def grade_table_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the grade table, one student at a time."""
+    """Yield the grade table in pieces, one student at a time."""
     tallies = book.tallies()
     exercises = [tally.exercise for tally in tallies]
     possible = number(sum(tally.possible for tally in tallies))
@@ -79,12 +79,12 @@ def _row(score: Score) -> list[str]:
 
 
 def counted(score: Score) -> str:
-    """Return an answer's points as text, or an empty string if they are not known."""
+    """Return an answer's points as a string, which is empty if the answer has not been graded."""
     return number(score.points) if score.is_counted else ""
 
 
 def written(rows: Iterable[Sequence[str]]) -> str:
-    """Return the rows as CSV. No field can act as a formula."""
+    """Return the rows as CSV. Fields that a spreadsheet would treat as formulas are escaped."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_harmless(field) for field in row] for row in rows)
@@ -97,5 +97,5 @@ def _harmless(field: str) -> str:
 
 
 def number(points: float) -> str:
-    """Return a number of points as text."""
+    """Return a number of points as a string."""
     return f"{points:g}"

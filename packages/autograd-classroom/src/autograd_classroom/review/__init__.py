@@ -1,4 +1,4 @@
-"""A page on the instructor's machine that shows answers and accepts points by hand."""
+"""A local web page on which an instructor reads answers and gives points by hand."""
 
 from autograd_classroom.review.server import Review
 

@@ -1,4 +1,4 @@
-"""Open an address in the browser, but hide it from other users of this machine."""
+"""Open a secret address in the browser without revealing it to other users of this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def opened(url: str) -> Iterator[None]:
-    """Open an address that contains a secret, through a file that only this user can read.
+    """Open a secret address in the browser by opening a private file that redirects to it.
 
-    All users can read the list of processes, but it then shows only the name of the file. The file
-    is deleted at the end of the ``with`` block.
+    All users can see the browser's command line, but it contains only the name of this file. The
+    file is deleted at the end of the ``with`` block.
     """
     with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
         page = Path(folder) / "review.html"

@@ -1,4 +1,4 @@
-"""The answers that a reviewer sees, and their order: one exercise after another."""
+"""The order in which a reviewer sees the answers: all answers to one exercise, then the next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Matrix:
     """The scores of a class, by student and exercise."""
 
     students: list[str]
-    exercises: dict[str, str]  # titles by id, in the course's order
+    exercises: dict[str, str]  # maps each id to a title, in the course's order
     scores: dict[Cell, Score]
     totals: dict[str, float]
 
@@ -37,19 +37,19 @@ class Matrix:
         return Matrix(students, exercises, scores, totals)
 
     def is_wanted(self, cell: Cell, show: str) -> bool:
-        """Whether an answer passes a filter."""
+        """Whether the filter ``show`` includes an answer."""
         score = self.scores.get(cell)
         if score is None or show == "all":
             return score is not None
         return not score.is_passed and not (show == "not-settled" and score.settlement)
 
     def wanted(self, show: str) -> list[Cell]:
-        """Return the answers that pass a filter, in the order of the review."""
+        """Return the answers that the filter ``show`` includes, in the order of the review."""
         cells = ((student, exercise) for exercise in self.exercises for student in self.students)
         return [cell for cell in cells if self.is_wanted(cell, show)]
 
     def around(self, cell: Cell, show: str) -> tuple[Cell | None, Cell | None]:
-        """Among the answers that pass a filter, return those before and after one answer."""
+        """Return the previous and the next answer that the filter ``show`` includes."""
         rows = {student: place for place, student in enumerate(self.students)}
         columns = {exercise: place for place, exercise in enumerate(self.exercises)}
 

@@ -1,4 +1,4 @@
-"""The two pages of a review: the matrix of a class, and the form for one answer."""
+"""The two pages of a review: the table of all scores, and the page for one answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_classroom.review.order import FILTERS, Cell, Matrix
 
 @dataclass(frozen=True)
 class Form:
-    """The contents of the form: stored values, or typed values that could not be stored."""
+    """The values in the form: stored values, or typed values that were rejected."""
 
     points: str
     comment: str
@@ -24,7 +24,7 @@ class Form:
 
 
 def matrix_page(book: Gradebook, root: str, show: str) -> str:
-    """Return the matrix of students and exercises, in which each answer is a link."""
+    """Return the page with a table of students and exercises. Each score links to its answer."""
     matrix = Matrix.of(book)
     wanted = matrix.wanted(show)
     shown = {student for student, _ in wanted}
@@ -44,7 +44,10 @@ def matrix_page(book: Gradebook, root: str, show: str) -> str:
 
 
 def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | None = None) -> str:
-    """Return the page of one answer. Raises SettlingError if the student or exercise is unknown."""
+    """Return the page for one answer.
+
+    Raises SettlingError if the student or the exercise is unknown.
+    """
     score = book.score_of(*cell)
     before, after = Matrix.of(book).around(cell, show)
     events = book.history(*cell)
@@ -71,7 +74,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
 
 
 def address(root: str, cell: Cell, show: str, place: str = "answer") -> str:
-    """Return the address that shows or settles an answer."""
+    """Return the URL that shows an answer. With ``place="settle"``, the URL stores its points."""
     student, exercise = cell
     return f"{root}{place}?{urlencode({'student': student, 'exercise': exercise, 'show': show})}"
 

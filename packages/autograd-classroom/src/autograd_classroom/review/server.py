@@ -1,7 +1,7 @@
-"""The review as a small web server. It serves only people who know the token in its address.
+"""A small web server for the review pages. A secret token in each address protects them.
 
-The server listens only on 127.0.0.1. Each request must name this address as its host, so no other
-host name works, and it must contain the token. A request that writes must come from our own page.
+The server listens only on 127.0.0.1. Each request must name this address as its host and must
+contain the token. A request that changes points must come from one of the review pages.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from autograd_classroom.review.order import FILTERS, Cell, Matrix
 from autograd_classroom.review.pages import Form, address, answer_page, matrix_page
 
 HOST = "127.0.0.1"
-_LARGEST = 1 << 18  # maximum bytes of a form: a comment of up to 12 bytes per character
-_PATIENCE = 30.0  # seconds for a request to arrive
+_LARGEST = 1 << 18  # maximum size of a form in bytes; each character can take up 12 bytes
+_PATIENCE = 30.0  # seconds to wait for a request
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE
 
     def do_GET(self) -> None:  # http.server requires this name
-        """Show the matrix or one answer."""
+        """Show the table of scores or one answer."""
         with self._answering():
             place, cell, show = self._asked()
             if place not in ("", "answer"):
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
                 )
 
     def do_POST(self) -> None:
-        """Settle an answer and show the next one, or explain why it could not be settled."""
+        """Store or withdraw the points for an answer. If this fails, show the reason."""
         with self._answering():
             place, cell, show = self._asked()
             form = self._form()
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer an invalid request with a sentence."""
+        """Answer an invalid request with an error message."""
         try:
             yield
         except _RefusedError as refused:
@@ -121,7 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_sentence(error), HTTPStatus.NOT_FOUND)
 
     def _asked(self) -> tuple[str, Cell, str]:
-        """Return the path after the token, the answer, and the filter. Raises _RefusedError."""
+        """Return the path after the token, the requested answer, and the name of the filter.
+
+        Raises _RefusedError if the host or the token is incorrect.
+        """
         if self.headers.get("Host") != self.server.authority:
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST)
         parts = urlsplit(self.path)
@@ -134,7 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         return place, cell, show if show in FILTERS else "all"
 
     def _form(self) -> dict[str, str]:
-        """Return the submitted form. Raises _RefusedError if it does not come from our pages."""
+        """Return the submitted form.
+
+        Raises _RefusedError if the form is too large or does not come from a review page.
+        """
         if self.headers.get("Origin") != f"http://{self.server.authority}":
             raise _RefusedError(HTTPStatus.FORBIDDEN)
         length = self.headers.get("Content-Length", "")

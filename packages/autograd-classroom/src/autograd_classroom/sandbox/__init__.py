@@ -1,4 +1,4 @@
-"""The sandboxes: Bubblewrap or a container. Without one of them, only trusted code runs."""
+"""The sandboxes for untrusted code. A sandbox uses Bubblewrap or a container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _MISSING = (
 
 
 def choose(*, trust: bool = False) -> Backend:
-    """Return the best sandbox on this machine. Raises :class:`NoSandboxError` if there is none."""
+    """Return the best sandbox on this machine, or a plain process if ``trust`` is true.
+
+    Raises :class:`NoSandboxError` if there is no sandbox on this machine.
+    """
     if trust:
         return Trusted()
     if bubblewrap.works():

@@ -1,4 +1,4 @@
-"""The interface that every kind of sandbox has."""
+"""The interface that every kind of sandbox implements."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class NoSandboxError(CourseError, RuntimeError):
 
 
 class SandboxError(CourseError, RuntimeError):
-    """The sandbox itself failed. This is not the fault of a submission."""
+    """The sandbox itself failed. The submission did not cause this error."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How to start a template process: the command and its environment.
+    """The command that starts a template process, and the environment variables for this command.
 
-    Sometimes, ending the process of ``command`` does not end the template. ``ending`` is then a
-    command that does.
+    ``ending`` is a command that ends the template. It is empty if killing the process that
+    ``command`` started is enough.
     """
 
     command: tuple[str, ...]
@@ -35,20 +35,20 @@ class Start:
 class Backend(Protocol):
     """A way to run the template process in isolation from the rest of the machine.
 
-    If it does not separate submissions within a template, each submission gets its own template.
+    If ``separates`` is false, each submission gets its own template process.
     """
 
     @property
     def name(self) -> str:
-        """The sandbox's name in reports."""
+        """The name of the sandbox in reports."""
 
     @property
     def separates(self) -> bool:
-        """Whether submissions that run one after another cannot affect each other."""
+        """Whether submissions that run in the same template cannot affect each other."""
 
     @property
     def gap(self) -> str:
-        """A sentence that tells the instructor about missing protection, or an empty string."""
+        """A sentence that warns the instructor about missing protection, or an empty string."""
 
     def start(self, meeting: Path) -> Start:
-        """Return how to start the template so that it connects to the Unix socket ``meeting``."""
+        """Return the command that starts a template and connects it to the socket ``meeting``."""

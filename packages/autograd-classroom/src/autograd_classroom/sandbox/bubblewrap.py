@@ -1,4 +1,4 @@
-"""Bubblewrap isolates processes with kernel namespaces. It has no daemon and starts quickly."""
+"""Run code in Bubblewrap, which isolates processes with kernel namespaces and starts quickly."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNFILTERED = (
     "more memory than its limit."
 )
 MEETING = "/course/control"  # the path of the control socket inside the sandbox
-# The first steps of a child. The kernel refuses them if only chroot has changed the root folder.
+# The first steps of a child. The kernel refuses them if the root folder comes only from a chroot.
 _LEAVES = f"""
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -30,11 +30,11 @@ namespaces.leave()
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """A sandbox with no network, its own processes, a minimal read-only root and no environment.
+    """A sandbox that has no network access and only a minimal, read-only root folder.
 
     Inside the sandbox, each submission also gets its own namespaces
-    (``sandbox.fork_server.namespaces``). If root starts the sandbox, the child must be able to
-    change to another user for this. If any other user starts it, no change is needed.
+    (``sandbox.fork_server.namespaces``). If root started the sandbox, a child first changes to
+    another user. Otherwise, the child keeps its user.
     """
 
     name: str = "bubblewrap"
@@ -42,16 +42,16 @@ class Bubblewrap:
 
     @property
     def gap(self) -> str:
-        """Report whether the kernel cannot refuse system calls; see :class:`Backend`."""
+        """Return a warning if the kernel cannot filter system calls. See :class:`Backend`."""
         return "" if syscalls.available() else UNFILTERED
 
     def start(self, meeting: Path) -> Start:
-        """Return the command; see :class:`Backend`."""
+        """Return the ``bwrap`` command that starts the template. See :class:`Backend`."""
         return Start(tuple(_command(meeting)), {})
 
 
 def works() -> bool:
-    """Whether ``bwrap`` is installed and can create namespaces, and so can its processes."""
+    """Whether ``bwrap`` is installed, and whether it and its processes can create namespaces."""
     if shutil.which("bwrap") is None:
         return False
     python = [str(mounts.interpreter()), "-I", "-S", "-B"]

@@ -1,7 +1,8 @@
-"""Docker or Podman give the same protection through options, on machines without Bubblewrap.
+"""Run code in a Docker or Podman container, for machines without Bubblewrap.
 
-A container cannot create namespaces of its own, so every submission gets a new container. This is
-safe, but each submission has to wait until Python has imported PyTorch.
+The container's options give the same protection as Bubblewrap. A process in a container cannot
+create new namespaces, so every submission gets a new container. This is safe but slow, because
+Python must import PyTorch for each submission.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from autograd_classroom.sandbox.image import image
 from autograd_classroom.sandbox.limits import Limits
 
 MEETING = "/course/control"
-_USERS = range(61184, 65520)  # numbers that no person has
+_USERS = range(61184, 65520)  # user ids that no person has
 
 
 @dataclass(frozen=True)
 class Container:
-    """A sandbox with a container for each submission. ``engine`` is ``docker`` or ``podman``."""
+    """A sandbox that runs each submission in a new container.
+
+    ``engine`` is ``docker`` or ``podman``.
+    """
 
     engine: str
     limits: Limits = field(default_factory=Limits)
@@ -34,19 +38,19 @@ class Container:
 
     @property
     def gap(self) -> str:
-        """Return an empty string, as the engine itself limits all memory. See :class:`Backend`."""
+        """Return an empty string, because the engine limits all memory. See :class:`Backend`."""
         return ""
 
     def start(self, meeting: Path) -> Start:
-        """Return the command; see :class:`Backend`."""
+        """Return the command that starts a container. See :class:`Backend`."""
         called = f"autograd-course-{secrets.token_hex(8)}"
         command = [*self._walls(), f"--name={called}", "--volume", f"{meeting}:{MEETING}"]
         inside = ["-B", "-s", "-m", FORK_SERVER, MEETING, "contained"]
-        # The command only waits for the container, so ending it does not end the container.
+        # The command only waits for the container, so killing the command leaves the container.
         return Start((*command, image(self.engine), *inside), ending=(self.engine, "kill", called))
 
     def works(self) -> bool:
-        """Whether the engine is available and runs our Python with these options."""
+        """Whether the engine is installed and can run Python in a container with these options."""
         if shutil.which(self.engine) is None:
             return False
         try:
@@ -56,10 +60,10 @@ class Container:
         return subprocess.run(trial, capture_output=True).returncode == 0
 
     def _walls(self) -> Iterator[str]:
-        """Yield the options and the program for running Python, up to the image.
+        """Yield the command that runs Python in a container, up to the name of the image.
 
-        Python is the container's first process, so no signal from a later process can end or stop
-        it. For this reason, ``--init`` is not used.
+        Python is the container's first process, so signals from other processes in the container
+        cannot end or stop it. With the option ``--init``, Python would not be the first process.
         """
         limits = self.limits
         yield from (self.engine, "run", "--rm", "--network=none", "--read-only")
@@ -83,11 +87,11 @@ class Container:
 
 
 def _nobody() -> str:
-    """Return a new user for each container, because the kernel counts processes per user."""
+    """Return a random user id, because the kernel counts the processes of each user separately."""
     return f"{_USERS.start + secrets.randbelow(len(_USERS))}:65534"
 
 
 @cache
 def engine() -> str | None:
-    """Return a container engine that works on this machine, or ``None``."""
+    """Return the name of a container engine that works on this machine, or ``None``."""
     return next((name for name in ("docker", "podman") if Container(name).works()), None)

@@ -1,4 +1,4 @@
-"""Explain to the student who handed in the code why the answer did not arrive."""
+"""Explain to a student why their code did not answer one of the judge's questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _OVER: Mapping[str, Callable[[Limits], str]] = {
 
 
 def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
-    """Return a sentence about what arrived instead of an answer, and how the child ended."""
+    """Return a sentence that explains why the child did not send a valid answer.
+
+    ``came`` describes the invalid answer, and ``how`` describes how the child ended.
+    """
     if how.get("over") in _OVER:
         return _OVER[how["over"]](limits)
     if came.late:

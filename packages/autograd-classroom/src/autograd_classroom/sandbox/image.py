@@ -1,7 +1,6 @@
-"""The container's image, which contains only links and the folders that are mount points.
+"""The container image, which contains only symbolic links and empty folders for mounts.
 
-Python, PyTorch and the C library come from this machine. Nothing is downloaded, and nothing else is
-visible.
+Python, PyTorch and the C library are mounted from this machine, so nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from collections.abc import Iterator
 from autograd_classroom.sandbox import mounts
 from autograd_classroom.sandbox.backend import SandboxError
 
-# If Podman mounts a file system on a folder, the folder's mode does not change.
+# When Podman mounts a file system on one of these folders, the folder keeps its mode.
 _FOLDERS = {"dev": 0o755, "proc": 0o755, "sys": 0o755, "tmp": 0o1777}
 
 
 def image(engine: str) -> str:
-    """Return the image's name. Create the image if the engine does not have it. Raises
-    SandboxError.
+    """Return the name of the image. If the engine does not have the image, create it.
+
+    Raises SandboxError if the engine cannot create the image.
     """
     content = _content()
     name = f"localhost/autograd-course-sandbox:{zlib.crc32(content):08x}"
@@ -34,7 +34,7 @@ def image(engine: str) -> str:
 
 
 def _content() -> bytes:
-    """Return the root folder as a tar file. Equal folders give equal bytes."""
+    """Return the image's root folder as a tar file. Equal root folders give equal bytes."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as packed:
         for entry in _entries():

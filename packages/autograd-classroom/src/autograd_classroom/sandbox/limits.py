@@ -1,6 +1,6 @@
 """The limits for one submission. These numbers are defined only in this module.
 
-The documentation states the same numbers, and a test compares them.
+The documentation repeats these numbers, and a test checks that both agree.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ MIB = 1 << 20
 class Limits:
     """The limits for the process that runs one submission, and for all processes that it starts.
 
-    ``question`` is the time in seconds that an answer may spend on one of the judge's questions.
-    After this time, Python code is interrupted, and the verdict names the line. ``wall`` is the
-    wall-clock time after which the process is ended in any case. ``whole`` is the wall-clock time
-    for all questions together, without the grader's own time. Together, all processes may use
-    ``cpu`` seconds of CPU time. They may use ``memory`` bytes in addition to the memory of Python
-    and PyTorch. Up to ``processes`` processes and threads may exist at a time, and up to
-    ``started`` may ever start. They may write ``disk`` bytes in at most ``files`` files.
+    ``question`` is the time limit in seconds for one of the judge's questions. After this time,
+    Python code is interrupted, and the verdict names the interrupted line. ``wall`` is the
+    wall-clock limit for one question. After this time, the process is killed. ``whole`` is the
+    wall-clock limit for all questions together, not counting the time that the grader itself needs.
+
+    The other limits apply to all processes together. They can use ``cpu`` seconds of CPU time, and
+    ``memory`` bytes in addition to the memory of Python and PyTorch. At most ``processes``
+    processes and threads can exist at the same time, and at most ``started`` can be started in
+    total. The processes can write ``disk`` bytes in at most ``files`` files. Each process can have
+    ``open_files`` open files.
     """
 
     question: float = 20.0
@@ -36,7 +39,10 @@ class Limits:
     open_files: int = 256
 
     def stretched(self, times: float) -> Limits:
-        """Return these limits with their times multiplied by a factor of at least 1."""
+        """Return a copy with ``wall``, ``whole`` and ``cpu`` multiplied by a factor.
+
+        A factor below 1 has no effect.
+        """
         times = max(1.0, times)
         return replace(
             self,

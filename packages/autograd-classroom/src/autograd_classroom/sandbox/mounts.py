@@ -1,4 +1,4 @@
-"""The parts of the machine that the sandbox shows: Python, PyTorch, the worker and a compiler."""
+"""The files that are visible in the sandbox: Python, PyTorch, the worker and a compiler."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from autograd_classroom.folders import CLASSROOM, COURSE, DOCTOR
 from autograd_classroom.worker.inside import PARTS
 
-# In the sandbox, our packages and their dependencies have a fixed place, wherever they come from.
+# The folder in the sandbox for our packages and their dependencies, wherever they are installed.
 INSIDE = Path("/course")
-# The doctor's path. Importing its module would import PyTorch, and starting a sandbox should not
-# have to wait for this.
+# The variable that ``autograd_course.grader.limits`` reads. Importing its name from there would
+# import PyTorch and thus delay the start of the sandbox.
 TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
-# The tools that build a C++ operator, and their search path in the sandbox. ninja calls the shell.
+# The programs that build a C++ operator, and their paths in the sandbox. ninja calls the shell.
 _PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
     "sh": Path("/bin/sh")
 }
@@ -30,29 +30,29 @@ _HEADERS = Path("/usr/include")
 
 @dataclass(frozen=True)
 class Shown:
-    """A file or folder of the machine, and its read-only place in the sandbox."""
+    """A file or folder on this machine, and its path in the sandbox, where it is read-only."""
 
     source: Path
     target: Path
 
 
 def shown() -> tuple[Shown, ...]:
-    """Return all files and folders of the machine that the sandbox shows."""
+    """Return all files and folders of this machine that are visible in the sandbox."""
     return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
 
 
 def links() -> dict[str, str]:
-    """Return the links to create in the root folder, such as ``/lib`` to ``usr/lib``."""
+    """Return the symbolic links in the sandbox's root folder, such as ``{"/lib": "usr/lib"}``."""
     return {link: os.readlink(link) for link in _LINKS if Path(link).is_symlink()}
 
 
 def interpreter() -> Path:
-    """Return the real Python program, not a virtual environment's link to it or copy of it."""
+    """Return the path of the real Python executable, even in a virtual environment."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
 def environment() -> Mapping[str, str]:
-    """Return all environment variables in the sandbox."""
+    """Return the environment variables that are set in the sandbox."""
     limit = {TIME_LIMIT: os.environ[TIME_LIMIT]} if TIME_LIMIT in os.environ else {}
     return limit | {
         "HOME": "/tmp",
@@ -74,10 +74,10 @@ def _of_the_system() -> Iterator[Shown]:
 
 
 def _of_the_compiler() -> Iterator[Shown]:
-    """Yield the compiler's programs and headers, if they are all on this machine.
+    """Yield the compiler's programs and headers, if all of them are on this machine.
 
-    They do not give a submission any new abilities, because it runs Python and could write machine
-    code itself.
+    A compiler does not make the sandbox less safe, because the Python code of a submission could
+    create machine code without a compiler.
     """
     found = {name: shutil.which(name) for name in _PROGRAMS}
     if all(found.values()) and _HEADERS.is_dir():
@@ -87,13 +87,13 @@ def _of_the_compiler() -> Iterator[Shown]:
 
 def _of_python() -> Iterator[Shown]:
     prefix = Path(sys.base_prefix).resolve()
-    # A system Python is in /usr together with many other files, so only this one file is shown.
+    # A system Python is in /usr together with many other files, so only its executable is shown.
     own = interpreter() if prefix == Path("/usr") else prefix
     yield Shown(own, own)
 
 
 def hidden() -> tuple[Path, ...]:
-    """Return the sandbox's folders that would otherwise show our whole installed packages."""
+    """Return the folders that must be hidden in the sandbox, because they contain all our code."""
     sites = [*_sites(), Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix}))]
     whole = {CLASSROOM, COURSE, *(site.resolve() / name for site in sites for name in PARTS)}
     found = (
@@ -115,10 +115,10 @@ def _of_the_course() -> Iterator[Shown]:
 
 
 def _sites() -> dict[Path, Path]:
-    """Return the folders of installed packages, and their places in the sandbox.
+    """Map each folder of installed packages to its path in the sandbox.
 
-    The doctor recognizes a library by the name of its folder, and takes all other code for the
-    author's own.
+    The path ends in ``site-packages``, because the doctor recognizes libraries by this name. The
+    doctor treats all other code as the author's own code.
     """
     found = [Path(folder).resolve() for folder in site.getsitepackages()]
     there = [folder for folder in found if folder.is_dir()]

@@ -1,4 +1,4 @@
-"""Run a sandbox, which consists of its template process and one child at a time."""
+"""Run a sandbox. It contains a template process and at most one child at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 1e-3  # seconds; for a socket, 0 would mean "do not wait"
 
 
 class Child:
-    """A child, seen from outside. It answers questions, or there is a reason why it cannot."""
+    """A child process in the sandbox, which runs one submission and answers questions about it."""
 
     def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
         self._channel, self._control, self._limits = channel, control, limits
@@ -29,7 +29,7 @@ class Child:
         self._how: dict[str, Any] | None = None
 
     def ask(self, question: Frame) -> Frame | Malformed:
-        """Ask a question, and return its answer. If the answer is malformed, end the child."""
+        """Ask a question, and return the answer. If the answer is malformed, end the child."""
         seconds = min(self._limits.wall, self._left)
         came = self._answer(question, seconds)
         if isinstance(came, Malformed):
@@ -40,7 +40,7 @@ class Child:
         return came
 
     def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
-        """Ask a question with a time limit. Subtract the time that passes from the total."""
+        """Ask a question with a time limit. Subtract the elapsed time from the remaining time."""
         until = time.monotonic() + seconds
         try:
             unsent = write(self._channel, question, max(seconds, _LEAST))
@@ -49,7 +49,7 @@ class Child:
             self._left -= seconds - (until - time.monotonic())
 
     def end(self, *, gone: bool = False) -> dict[str, Any]:
-        """End the child and its processes. Return the template's report on how the child ended."""
+        """End the child and its processes. Return the template's report about how it ended."""
         if self._how is None:
             order = self._told(gone)
             if order is None or "failed" in order.said:
@@ -70,9 +70,9 @@ class Child:
 
 
 class Sandbox:
-    """A template in a sandbox. It is started on first use, and restarted after it has ended.
+    """A template process in a sandbox. It starts on first use, and restarts after it has ended.
 
-    ``running`` is a template that has already been started.
+    ``running`` is a template that is already running.
     """
 
     def __init__(
@@ -83,7 +83,10 @@ class Sandbox:
 
     @contextlib.contextmanager
     def child(self, limits: Limits | None = None) -> Iterator[Child]:
-        """Provide a new child, which may have its own limits, during a ``with`` block."""
+        """Start a child, and end it after the ``with`` block.
+
+        ``limits`` replaces the limits of the sandbox for this child.
+        """
         child = self._begun(self._control(), limits or self.limits)
         try:
             yield child
@@ -108,7 +111,7 @@ class Sandbox:
         return Child(ours, control, limits)
 
     def start(self) -> Self:
-        """Start the template, and wait until it is ready."""
+        """Start the template, and wait until the template is ready."""
         self._control()
         return self
 
@@ -121,7 +124,7 @@ class Sandbox:
             raise
 
     def close(self) -> None:
-        """End the template together with everything that runs in the sandbox."""
+        """End the template and all other processes in the sandbox."""
         if self._running is not None:
             self._running.close()
             self._running = None

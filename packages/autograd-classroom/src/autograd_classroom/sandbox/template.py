@@ -1,7 +1,7 @@
 """Start a template process in a sandbox, and connect to it.
 
-The template starts while this process continues. The first call that needs the template waits for
-it.
+The template starts in the background. The first access to the connection waits until the template
+is ready.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _PATIENCE = 180.0  # seconds, because importing PyTorch on a busy machine is slo
 
 
 class Twin:
-    """A fork of a template that another process started. ``control`` is the fork's connection."""
+    """A fork of a template. ``control`` is the connection to this fork."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
 
     def close(self) -> None:
-        """Close the connection. This ends the fork and everything that runs in it."""
+        """Close the connection. This ends the fork and its child."""
         self.control.close()
 
 
@@ -39,7 +39,7 @@ class Template:
         meeting = Path(self._folder.name) / "control"
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind(str(meeting))
-        os.chmod(meeting, 0o666)  # the user `nobody` connects too; the folder itself is private
+        os.chmod(meeting, 0o666)  # the user `nobody` must be able to connect; the folder is private
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.backend = backend
@@ -48,7 +48,10 @@ class Template:
 
     @functools.cached_property
     def control(self) -> socket.socket:
-        """The connection to the template, which waits until it is ready. Raises SandboxError."""
+        """The connection to the template. The first access waits until the template is ready.
+
+        Raises SandboxError if the template does not start.
+        """
         if self._door.fileno() < 0:
             raise SandboxError("the sandbox did not start.")
         try:
@@ -57,7 +60,10 @@ class Template:
             self._close_door()
 
     def twin(self) -> Twin:
-        """Fork the template, so that another process can control the fork. Raises SandboxError."""
+        """Fork the template, and return the fork, which another process can then control.
+
+        Raises SandboxError if the template has ended.
+        """
         control = self.control
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
@@ -110,7 +116,7 @@ class Template:
         self._folder.cleanup()
 
     def close(self) -> None:
-        """End the template together with everything that runs in the sandbox."""
+        """End the template and all other processes in the sandbox."""
         if "control" in vars(self):
             self.control.close()
         self._close_door()

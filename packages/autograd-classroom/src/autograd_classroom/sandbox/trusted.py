@@ -1,4 +1,4 @@
-"""A plain process instead of a sandbox, for your own code."""
+"""Run trusted code in a plain process, without a sandbox."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from autograd_classroom.sandbox.backend import FORK_SERVER, Start
 
 @dataclass(frozen=True)
 class Trusted:
-    """Time and memory are limited, but the code can access files, the network and processes."""
+    """A process with limited time and memory, but with access to files, network and processes."""
 
     name: str = "trust"
     separates: bool = False
 
     @property
     def gap(self) -> str:
-        """Say that nearly all protection is missing; see :class:`Backend`."""
+        """Return a warning that nearly all protection is missing. See :class:`Backend`."""
         return (
             "Without a sandbox (--trust), the graded code can read, change and send whatever you "
             "can."
         )
 
     def start(self, meeting: Path) -> Start:
-        """Return the command; see :class:`Backend`."""
+        """Return the command that starts the process. See :class:`Backend`."""
         environment = dict(mounts.environment())
         environment["PYTHONPATH"] = ":".join(
             [*(str(package.parent) for package in OURS), *map(str, _sites())]

@@ -1,4 +1,4 @@
-"""Find answers that are more similar than the exercise explains. This does not prove copying."""
+"""Find answers that are unusually similar to each other. Similarity does not prove copying."""
 
 from autograd_classroom.similarity.diff import Line, side_by_side
 from autograd_classroom.similarity.fingerprints import fingerprints

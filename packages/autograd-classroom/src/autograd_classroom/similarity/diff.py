@@ -1,4 +1,4 @@
-"""Compare two texts side by side, line by line."""
+"""Compare two pieces of code side by side, line by line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-_MOST = 300  # maximum number of lines from each text
+_MOST = 300  # maximum number of lines from each piece of code
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line from each text and whether they differ. If a text has no such line, it is empty."""
+    """A line from each side, and whether the two lines differ. A missing line is empty."""
 
     left: str
     right: str
@@ -20,7 +20,7 @@ class Line:
 
 
 def side_by_side(left: str, right: str) -> Iterator[Line]:
-    """Yield the lines of two texts side by side. Equal lines are next to each other."""
+    """Pair the lines of two pieces of code so that equal lines are next to each other."""
     lines = left.strip("\n").split("\n")[:_MOST], right.strip("\n").split("\n")[:_MOST]
     matcher = SequenceMatcher(None, *lines, autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():

@@ -1,9 +1,10 @@
-"""The fingerprints of code. They ignore names, layout, comments and the given skeleton.
+"""Compute fingerprints of code. They ignore variable names, layout, comments and the given stub.
 
-The syntax tree of each function's body is read in order as a sequence of node kinds. All names that
-the student chose count as equal, but called names and constants are kept. Of every few neighboring
-pieces, the one with the smallest hash is kept. Code that is moved or surrounded by other code
-therefore keeps its fingerprints (Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
+The syntax tree of each function body becomes a sequence of words, with one word for each node. All
+variables become the same word, but attributes, keywords and numbers keep their names and values.
+Each group of consecutive words has a hash. In each window of neighboring hashes, only the smallest
+hash is kept. Code therefore keeps its fingerprints if it is moved or surrounded by other code
+(Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import ast
 import zlib
 from collections.abc import Iterator
 
-_GRAM = 7  # number of nodes in a fingerprint
-_WINDOW = 4  # number of neighboring pieces of which one is kept
-_MOST = 20_000  # maximum number of nodes in one answer
+_GRAM = 7  # number of words that are hashed together
+_WINDOW = 4  # number of neighboring hashes of which the smallest is kept
+_MOST = 20_000  # maximum number of words from one function body
 _STRUCTURE = ast.expr_context | ast.arguments | ast.arg | ast.Pass
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def fingerprints(source: str) -> frozenset[int]:
-    """Return the code's fingerprints. If it is only the stub or not Python, there are none."""
+    """Return the code's fingerprints. There are none for an unchanged stub or invalid code."""
     try:
         tree = ast.parse(source)
         found: set[int] = set()
@@ -32,7 +33,10 @@ def fingerprints(source: str) -> frozenset[int]:
 
 
 def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
-    """Yield the statements of each function and class, without nested functions and classes."""
+    """Yield the statements of the module and of each function and class in it.
+
+    The statements of a nested function or class are only in its own list.
+    """
     yield [node for node in tree.body if _own(node)]
     for node in tree.body:
         if isinstance(node, _Scope):
@@ -40,7 +44,7 @@ def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
 
 
 def _own(node: ast.stmt) -> bool:
-    """Whether the student wrote a statement. Imports, docstrings, stubs and scopes do not count."""
+    """Whether a statement counts. Imports, docstrings, stubs and nested scopes do not count."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -49,7 +53,7 @@ def _own(node: ast.stmt) -> bool:
 
 
 def _words(node: ast.AST) -> Iterator[str]:
-    """Yield a word for each node. Parents come before their children."""
+    """Yield a word for the node and for each node below it. Parents come before their children."""
     if isinstance(node, _STRUCTURE):
         return
     match node:

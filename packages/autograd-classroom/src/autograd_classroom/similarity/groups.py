@@ -1,13 +1,13 @@
-"""Find answers to one exercise that share more than chance and the exercise itself explain.
+"""Find groups of similar answers to one exercise.
 
-A fingerprint weighs more if fewer students have it. Its weight is 1 if only two students share it,
-and 0 if all students have it. Two answers are similar if their common part weighs enough and makes
-up nearly all of the smaller answer. A short answer, which every student must write in the same way,
-never weighs enough.
+Each fingerprint has a weight, which is higher if fewer students have the fingerprint. The weight is
+1 if only two students share the fingerprint, and 0 if all students have it. Two answers are similar
+if their shared fingerprints have a high total weight and make up nearly all of the smaller answer.
+A short answer that every student must write in the same way never has a high total weight.
 
-A part that many students share says little about any two of them. But if many students hand in the
-same long code, this is not chance: it may be a published solution. This code forms a group, however
-many students have it. Any code that contains nearly all of it also belongs to the group.
+Fingerprints that many students share say little about any two of them. But many students do not
+write the same long code by chance: they may all have copied a published solution. Such code forms a
+group, however many students have it. Code that contains nearly all of it also joins the group.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from itertools import combinations
 
 from autograd_classroom.similarity.fingerprints import fingerprints
 
-ENOUGH = 12.0  # minimum number of shared rare fingerprints
-NEARLY_ALL = 0.75  # minimum share of the smaller answer's weight
-LONG = 36  # number of fingerprints beyond the given code that no two students write independently
+ENOUGH = 12.0  # minimum total weight of the shared fingerprints
+NEARLY_ALL = 0.75  # minimum shared part of the smaller answer's weight
+LONG = 36  # number of fingerprints beyond the given code that students do not share by chance
 MANY = 3  # minimum number of students with the same long code
 _FEW = 20  # in a smaller class, even a rare fingerprint says less
-_COMMON = 40  # a fingerprint in more different answers than this is not used to find pairs
+_COMMON = 40  # a fingerprint in more than this many different answers is not used to find pairs
 
 
 @dataclass(frozen=True)
 class Handed:
     """One piece of code, with its hash and the number of students who handed it in.
 
-    Code that is not ``attempted`` shows what every student was given. It belongs to no group.
+    If ``attempted`` is false, the code is the given stub, which never belongs to a group.
     """
 
     hash: str
@@ -43,11 +43,11 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """Similar pieces of code, by hash. ``pair`` names the two to show; they have ``share`` in
-    common.
+    """A group of similar pieces of code. Each piece is identified by its hash.
 
-    ``share`` is at most 1. If the pair consists of variants of the same code, ``same`` is the
-    number of students who have it.
+    ``pair`` contains the two pieces to show, and ``share`` is the part that they have in common,
+    from 0 to 1. If both pieces have the same fingerprints, ``same`` is the number of students who
+    handed in code with these fingerprints.
     """
 
     codes: tuple[str, ...]
@@ -66,7 +66,7 @@ class _Pair:
 
 
 def alike(codes: Iterable[Handed]) -> list[Alike]:
-    """Return the groups, starting with the most striking. Each hash occurs once."""
+    """Return the groups of similar code, highest weight first. No code is in two groups."""
     shapes: dict[frozenset[int], list[str]] = defaultdict(list)
     holders: Counter[frozenset[int]] = Counter()
     given: Counter[frozenset[int]] = Counter()
@@ -81,7 +81,7 @@ def alike(codes: Iterable[Handed]) -> list[Alike]:
 
 
 def _weights(holders: Mapping[frozenset[int], int]) -> dict[int, float]:
-    """Return each fingerprint's weight, which depends on how many students have it."""
+    """Map each fingerprint to its weight, which depends on how many students have it."""
     students: Counter[int] = Counter()
     for prints, count in holders.items():
         students.update(dict.fromkeys(prints, count))
@@ -121,7 +121,10 @@ def _same(
     weights: Mapping[int, float],
     given: frozenset[int],
 ) -> Iterator[_Pair]:
-    """Yield code that several students handed in unchanged, as a pair with itself."""
+    """For each code that several students handed in, yield a pair of this code with itself.
+
+    For long code, also yield pairs with other code that contains nearly all of it.
+    """
     for place, each in enumerate(prints):
         rare, own = sum(weights[p] for p in each), len(each - given)
         if holders[each] >= MANY and own >= LONG:
@@ -132,7 +135,7 @@ def _same(
 
 
 def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) -> Iterator[_Pair]:
-    """Yield pairs of this code and other code that contains nearly all of it."""
+    """Yield a pair for each other piece of code that contains nearly all of this code."""
     own = prints[place] - given
     for other, each in enumerate(prints):
         shared = len(own & each)
@@ -141,7 +144,7 @@ def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) ->
 
 
 def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:
-    """Yield pairs of similar answers that are not the same."""
+    """Yield pairs of similar answers that have different fingerprints."""
     total = [sum(weights[p] for p in each) for each in prints]
     for one, other in _candidates(prints):
         weight = sum(weights[p] for p in prints[one] & prints[other])
@@ -151,7 +154,7 @@ def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterat
 
 
 def _candidates(prints: list[frozenset[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that share enough fingerprints to be similar."""
+    """Yield the pairs that share enough fingerprints to be worth comparing."""
     having: dict[int, list[int]] = defaultdict(list)
     for place, each in enumerate(prints):
         for fingerprint in each:

@@ -1,1 +1,1 @@
-"""Code that runs in the child: it runs a learner's cells and answers the judge's questions."""
+"""The code in the child process. It runs a learner's cells and answers the judge's questions."""

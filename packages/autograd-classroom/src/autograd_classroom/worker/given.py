@@ -1,8 +1,8 @@
-"""Substitutes for the course names that a learner's cells import but the sandbox does not have.
+"""Placeholders for the parts of the course that are not in the sandbox.
 
-An answer uses only a few parts of the course, such as data, a compiler or a measure. The sandbox
-contains these. A cell may import more names on the same line, and it may also call ``grade`` or
-draw a figure. In the sandbox, these names do nothing, whatever a cell does with them.
+The sandbox contains only the parts that answers use, such as data sets and functions that compile
+C++. A learner's cells can also import other names, for example to call ``grade`` or to draw a
+figure. In the sandbox, these other names are placeholders that do nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 from autograd_course.functions.attention.dropout import dropped
 from autograd_course.lesson import HOMES
 
-# Names that have no effect in the sandbox, grouped by module.
+# The names that have no effect in the sandbox, grouped by module.
 _ABSENT = {
     "autograd_course.explaining": ("explain",),
     "autograd_course.grader": ("grade", "hint", "progress", "reset"),
@@ -29,14 +29,14 @@ _ANY = (
 
 
 class Nothing:
-    """An object without any effect. Each call and each attribute returns the same object."""
+    """A placeholder that does nothing. Each call and each attribute returns the placeholder."""
 
     def __call__(self, *args: Any, **options: Any) -> Self:
-        """Do nothing, and return the object itself."""
+        """Do nothing, and return the placeholder itself."""
         return self
 
     def __getattr__(self, name: str) -> Self:
-        """Return the object itself for any attribute that is not one of Python's special names."""
+        """Return the placeholder itself, unless ``name`` is one of Python's special names."""
         if name.startswith("__"):
             raise AttributeError(name)
         return self
@@ -63,7 +63,7 @@ _NOTHING = Nothing()
 
 
 def provide() -> None:
-    """Make these names importable if the sandbox has no module that defines them."""
+    """Make the missing names importable by adding placeholders for them."""
     attention: Any = import_module("autograd_course.functions.attention")
     attention.dropped = dropped
     for home, names in (_ABSENT | HOMES).items():

@@ -1,4 +1,4 @@
-"""Answer the judge's questions about one submission. The answers are plain data."""
+"""Answer the judge's questions about one submission. The answers contain only plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from autograd_classroom.worker.unusual import unusual
 from autograd_course.errors import first_line
 from autograd_course.execution import isolated, place
 
-# Questions whose answers the judge proves outside, or asks for again during the diagnosis.
+# After these questions, a quick tamper check is enough: the judge checks the answers itself or asks
+# the questions again during the diagnosis.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
 Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
@@ -29,7 +30,7 @@ _ANSWERS: Mapping[str, Mapping[str, Say]] = {
 
 
 class Handlers:
-    """Answers the judge's questions about one submission, each within a limit of ``seconds``."""
+    """Answer the judge's questions about one submission, each within ``seconds`` seconds."""
 
     def __init__(self, kind: str, answer: Any, integrity: TamperCheck, seconds: float) -> None:
         self.kind, self.answer, self.integrity = kind, answer, integrity
@@ -37,10 +38,10 @@ class Handlers:
         self._plainly = False  # whether the last question was plain
 
     def answered(self, question: Frame) -> Frame:
-        """Answer a question, list what the submission has replaced, and restore the originals.
+        """Answer a question. Then list and restore the functions that the submission has replaced.
 
-        A full check takes longer than a plain question. After a plain question, it is therefore
-        postponed until the next question that is not plain.
+        A full check for replaced functions takes longer than a plain question. After a plain
+        question, the full check is therefore postponed until the next question that is not plain.
         """
         plain = question.said.get("ask") in _PLAIN
         if self._plainly and not plain:
@@ -50,7 +51,7 @@ class Handlers:
         return replace(came, said=came.said | self.integrity.told(near=plain))
 
     def _answered(self, question: Frame) -> Frame:
-        """Return the answer. If an error prevents it, return a description of the error instead."""
+        """Return the answer. If an error occurs, return a description of the error instead."""
         inputs: tuple[Any, ...] = ()
         try:
             said, inputs = _read(question)
@@ -66,7 +67,7 @@ class Handlers:
             return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})
 
     def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
-        """If part of the answer cannot be examined, say which. Otherwise, return ``otherwise``."""
+        """If a result cannot be examined, return the reason. Otherwise, return ``otherwise``."""
         if self.kind != "function":
             return Frame(otherwise)
         try:
@@ -78,7 +79,7 @@ class Handlers:
 
 
 def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return the question and the inputs. The question includes any code that the judge sent."""
+    """Return the question and the inputs. ``parcel`` in the question is any code from the judge."""
     length = question.said.get("code", 0)
     code, data = question.payload[:length], question.payload[length:]
     inputs: tuple[Any, ...] = unpack(data) if data else ()

@@ -1,9 +1,9 @@
-"""The parts of our packages in the sandbox: the worker, and the modules for learners' code.
+"""The parts of our packages that the sandbox contains: the worker and modules for learners' code.
 
-No other part of the classroom or the course can be imported or read. This excludes the exercises
-with their references, samples, checks and hints, the reference Functions, the grader and the
-quizzes. The sandbox shows only these files (``sandbox.mounts``). Without a sandbox, the worker
-imports only them.
+The sandbox contains no other part of the classroom or the course. In particular, it does not
+contain the exercises (with their references, samples, checks and hints), the reference Functions,
+the grader or the quizzes. ``sandbox.mounts`` lists the files that are visible in the sandbox. If
+the worker runs without a sandbox, it still cannot import any other part.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ PARTS = {"autograd_classroom": _WORKER, "autograd_course": (*_USED, *_GIVEN)}
 
 
 def has(module: str) -> bool:
-    """Whether the sandbox has a module of our packages.
-
-    Libraries and the doctor are always available.
-    """
+    """Whether the sandbox contains a module. It always contains libraries and the doctor."""
     top, _, rest = module.partition(".")
     place = rest.replace(".", "/")
     parts = PARTS.get(top)
@@ -65,13 +62,18 @@ def has(module: str) -> bool:
 
 
 class Inside:
-    """An import finder that finds only those modules of our packages that belong in the sandbox."""
+    """An import finder that blocks the modules of our packages that are not in the sandbox."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        """Return how to import a folder that is only partly inside; see :mod:`importlib`."""
+        """Return a spec for a package that is only partly in the sandbox.
+
+        For a module that is in the sandbox, return ``None``, so that the next finder imports it.
+
+        Raises ModuleNotFoundError if the module is not in the sandbox.
+        """
         if has(name):
             return None  # leave the module to the next finder
         top, _, rest = name.partition(".")
@@ -84,5 +86,5 @@ class Inside:
 
 
 def only_inside() -> None:
-    """Stop finding any modules of our packages that are not in the sandbox."""
+    """Block the import of all modules of our packages that are not in the sandbox."""
     sys.meta_path.insert(0, Inside)

@@ -1,4 +1,4 @@
-"""The life of a child process: run one submission, then answer questions until the judge leaves."""
+"""The main loop of a child process: run one submission, then answer the judge's questions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from autograd_course.submitted import (
     submitted_routine,
 )
 
-# Machine features that an exercise may need, by name.
+# Maps the name of a feature that an exercise needs to a function. If the feature is missing on this
+# machine, the function returns a message.
 _NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
 _ENDLESS = (
     "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
@@ -33,30 +34,30 @@ _ENDLESS = (
 
 
 def serve_child(channel: socket.socket, integrity: TamperCheck) -> None:
-    """Run the submission that arrives first, then answer questions."""
-    desk: Handlers | None = None
+    """Run the submission in the first message, then answer questions until the socket closes."""
+    handlers: Handlers | None = None
     while isinstance(question := read(channel), Frame):
-        if desk is None:
-            answer, desk = _begun(question, integrity)
+        if handlers is None:
+            answer, handlers = _begun(question, integrity)
         else:
-            answer = desk.answered(question)
+            answer = handlers.answered(question)
         if isinstance(write(channel, answer), Malformed):
             return
 
 
 def _begun(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | None]:
-    """Run the cells. Return a description of the answer, and a desk if it can be questioned."""
+    """Run the cells. Return a description of the answer, and handlers if it takes questions."""
     said = question.said
     # Check this before any other code can influence the result.
     lacking = _NEEDS[said["needs"]]() if said.get("needs") else None
-    came, desk = _run(question, integrity)
+    came, handlers = _run(question, integrity)
     told = {"lacking": lacking} if lacking else {}
-    return replace(came, said=came.said | integrity.told(near=True) | told), desk
+    return replace(came, said=came.said | integrity.told(near=True) | told), handlers
 
 
 def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | None]:
     said = question.said
-    prepare()  # before the time limit starts
+    prepare()  # this does not count toward the time limit
     try:
         with time_limit(said["seconds"]), isolated():
             answer = _answer(question, integrity)
@@ -80,18 +81,20 @@ def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | Non
 
 
 def _answer(question: Frame, integrity: TamperCheck) -> Any:
-    """Return the answer that the cells define. If the judge sent a parcel, return its contents."""
+    """Return the answer that the cells define. If the judge sent a callable, return its result."""
     if question.payload:
         return opened(question.payload)()
     try:
         return cells.run(question.said["cells"])[question.said["name"]]
     finally:
-        integrity.restore()  # later checks compare with the state that is original now
+        integrity.restore()  # a full check, because the next check covers only some modules
 
 
 def _typed(answer: Any) -> Frame:
-    """Return a frame with the text of a short answer. Without text, return its type name or
-    nothing.
+    """Return a frame with the text of a short answer.
+
+    If the answer is not a string, the frame contains its type name. If there is no answer, the
+    frame is empty.
     """
     if isinstance(answer, str):
         return Frame({"text": answer})
@@ -100,7 +103,11 @@ def _typed(answer: Any) -> Frame:
 
 
 def _numbers(answer: Any) -> Frame:
-    """Return a frame with the predicted numbers. Without any, return the type name or nothing."""
+    """Return a frame with the predicted numbers as text.
+
+    If the answer does not consist of numbers, the frame contains its type name. If a number is
+    missing, the frame is empty.
+    """
     predicted = numbers(answer)
     if predicted is None:
         return Frame({"type": type(answer).__name__})

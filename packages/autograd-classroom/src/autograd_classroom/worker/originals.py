@@ -1,4 +1,4 @@
-"""The original contents of modules and classes, and how to restore them."""
+"""Record the original attributes of modules and classes, and restore them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 _COURSE = "autograd_course"
-# Modules that answer a plain question: all modules outside _FAR, and those in _NEAR.
+# Plain questions use only the modules outside of _FAR and the modules in _NEAR.
 _FAR = ("torch.", "autograd_doctor.", f"{_COURSE}.")
 _NEAR = (f"{_COURSE}.engine.", f"{_COURSE}.execution.", f"{_COURSE}.submitted.")
 _WRAPPED = (staticmethod, classmethod)
@@ -24,14 +24,18 @@ _is_a = isinstance
 
 @dataclass(frozen=True)
 class Place:
-    """An attribute's name, its original value (or its absence), and the code of the value."""
+    """An attribute: its name, its original value, and the code object of this value.
+
+    The value is ``_NOTHING`` if the attribute does not exist. The code is ``None`` if the value is
+    not a Python function.
+    """
 
     name: str
     value: Any
     code: Any
 
     def restored(self, owner: Any) -> str:
-        """Restore the original value. If the attribute had changed, return its name."""
+        """Restore the original value. Return the attribute's name if it had changed, or ``""``."""
         now = vars(owner).get(self.name, _NOTHING)
         recoded = self.code is not None and _function(self.value).__code__ is not self.code
         if now is self.value and not recoded:
@@ -49,7 +53,7 @@ class Place:
 
 
 class Owner:
-    """The original contents of a module or a class."""
+    """The original attributes of a module or a class."""
 
     def __init__(self, owner: Any, places: Iterable[Place]) -> None:
         self._owner, self._places = owner, tuple(places)
@@ -64,27 +68,30 @@ class Owner:
     def changed(self) -> bool:
         """Whether any attribute has changed.
 
-        This runs after every answer, for thousands of attributes. It therefore runs no Python code
-        for the individual attributes.
+        The worker calls this method after every answer, for thousands of attributes. For speed, the
+        loops over the attributes run in built-in functions.
         """
         now = _map(_vars(self._owner).get, self._names, _endlessly(_NOTHING))
         codes = _map(_code_of, self._functions)
         return not (_all(_map(_is, now, self._values)) and _all(_map(_is, codes, self._codes)))
 
     def restored(self) -> Iterator[str]:
-        """Restore the originals, and yield the names of the changed attributes."""
+        """Restore the original attributes, and yield the names of the changed ones."""
         return filter(None, [place.restored(self._owner) for place in self._places])
 
 
 def places(owner: Any) -> Iterator[Place]:
-    """Yield the callable attributes."""
+    """Yield the callable attributes of a module or a class."""
     for name, value in vars(owner).items():
         if callable(value) or _is_a(value, _WRAPPED):
             yield Place(name, value, _code(value))
 
 
 def inherited(owner: type) -> Iterator[Place]:
-    """Yield a class's inherited attributes, and the places of attributes that would hide them."""
+    """For each attribute that a class only inherits, yield a place without a value.
+
+    If a submission overrides the attribute in the class, restoring this place deletes the override.
+    """
     for name in set(dir(owner)) - vars(owner).keys():
         yield Place(name, _NOTHING, None)
 

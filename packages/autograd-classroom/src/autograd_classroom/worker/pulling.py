@@ -1,4 +1,4 @@
-"""Call an answer for an experiment that runs outside the sandbox, and compute its gradients."""
+"""Compute an answer's outputs and gradients for an experiment that runs outside the sandbox."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_course.execution import WHOLE, told
 
 
 def pulled(answer: Any, said: dict[str, Any], _: tuple[Any, ...]) -> Frame:
-    """Return the outputs for the judge's arguments, or the gradients for its ``grad_outputs``."""
+    """Return the answer's outputs or, if the judge sent ``grad_outputs``, its gradients."""
     given, asking, sent = opened(said["parcel"])
     call: Any = getattr(answer, "apply", answer) if isinstance(answer, type) else answer
     try:

@@ -1,4 +1,4 @@
-"""The result of a trial as data: a status and a sentence. The judge turns it into a verdict."""
+"""The results of the judge's experiments in the worker. The judge turns them into verdicts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Said:
-    """The substitute for a verdict in a process that has no grader."""
+    """The result of an experiment. The worker has no grader, so it cannot create a verdict."""
 
     status: str
     message: str
@@ -24,5 +24,5 @@ def unfinished(text: str) -> Said:
 
 
 def failed(text: str) -> Said:
-    """Report that the trial itself failed."""
+    """Report that the experiment itself failed."""
     return Said("grader failed", text)

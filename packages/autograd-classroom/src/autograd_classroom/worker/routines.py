@@ -17,7 +17,7 @@ Answer = Callable[..., Any]
 
 
 def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
-    """Call the routine with one of the judge's samples, which may contain models and functions."""
+    """Call the routine with a sample from the judge, which can contain models and functions."""
     came = run_routine(answer, opened(said["parcel"]))
     if isinstance(came, Raised):
         return raised(came)

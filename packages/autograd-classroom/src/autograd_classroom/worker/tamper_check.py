@@ -1,8 +1,9 @@
-"""Record the functions of this package, PyTorch and Python before the cells run.
+"""Detect and undo a submission's changes to functions of Python, PyTorch and our packages.
 
-A submission may have good reasons to replace a function. The replacement is reported, and the
-original is restored. A submission therefore cannot forge the child's messages by rebinding a name.
-Hostile code can do more than that, but only in its own process: see ``classroom.judging``.
+The original functions are recorded before the cells run. If a submission replaces a function, the
+original is restored, so that the submission cannot forge the child's messages by rebinding a name.
+The replacement is only reported, because there may be a harmless reason for it. Hostile code can do
+more than rebind names, but only in its own process: see ``autograd_classroom.judge``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _DEVICE = torch.device("cpu")
 
 
 class TamperCheck:
-    """The original functions from before a submission runs, and the names that it has replaced."""
+    """The original functions, and the names of those that the submission has replaced."""
 
     def __init__(self, noted: tuple[Owner, ...] | None = None) -> None:
         self._noted = tuple(_noted()) if noted is None else noted
@@ -48,9 +49,9 @@ class TamperCheck:
         self._replaced: dict[str, None] = {}
 
     def restore(self, *, near: bool = False) -> None:
-        """Restore the originals, starting with Python's own functions.
+        """Restore the original functions, starting with Python's own.
 
-        If ``near``, restore only the modules that ask, answer and run this code. This takes a tenth
+        If ``near`` is true, restore only the modules that plain questions use. This takes a tenth
         of the time.
         """
         for owner in self._near if near else self._noted:
@@ -61,7 +62,7 @@ class TamperCheck:
             self._replaced["the default device"] = None
 
     def told(self, *, near: bool = False) -> dict[str, list[str]]:
-        """Restore the originals. Return the names that the submission has ever replaced."""
+        """Restore the original functions. Return the names of all functions replaced so far."""
         self.restore(near=near)
         return {"replaced": list(self._replaced)[:_MOST]} if self._replaced else {}
 

@@ -1,6 +1,6 @@
-"""Results that cannot be examined, such as sparse tensors or far too many values.
+"""Detect results that cannot be examined, such as sparse tensors or far too many values.
 
-This module checks whether the answer itself is the reason, and says what to change.
+The returned sentences tell the student what to change.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _PLAIN = (Tensor, nn.Parameter)  # an instance of a subclass may define its own 
 _NUMBERS = {
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-    # These dtypes can be sent too, but only the dtypes are compared.
+    # Tensors of these dtypes can also be sent, but only their dtypes are compared.
     torch.uint64, torch.uint32, torch.uint16, torch.float8_e4m3fn, torch.float8_e5m2,
     torch.complex32,
 }  # fmt: skip
 _SAVES = "forward saves"
-_DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None: the same as the inputs
+_DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None keeps the inputs' dtypes
 
 
 # Exceptions that an answer may raise. SystemExit is included, but interrupts are not.
@@ -36,7 +36,7 @@ _RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 def kind(value: Any) -> str:
-    """Return the name of a tensor kind without comparable numbers, or an empty string."""
+    """Return the kind of a tensor if its numbers cannot be compared, or else an empty string."""
     if not isinstance(value, Tensor):
         return ""
     if type(value) not in _PLAIN:
@@ -57,7 +57,7 @@ def kind(value: Any) -> str:
 
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """If there are too many results to examine in a reasonable time, say so in a sentence."""
+    """If there are too many results to examine, return a sentence about them, or else ``""``."""
     with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):
@@ -66,7 +66,10 @@ def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
 
 
 def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """If an answer returns or saves something that cannot be examined, say so in a sentence."""
+    """If an answer returns or saves a value that cannot be examined, return a sentence about it.
+
+    Otherwise, return an empty string.
+    """
     for dtype in _DTYPES:
         with contextlib.suppress(*_RAISED):
             for what, values in _made(answer, [_of(value, dtype) for value in inputs]):
@@ -86,7 +89,10 @@ def _many(what: str, values: tuple[Any, ...]) -> str:
 
 
 def _made(answer: type[Function], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield forward's results and saved tensors, and then backward's results."""
+    """Yield the outputs of ``forward``, the saved tensors, and the outputs of ``backward``.
+
+    Each of them comes with a description, such as ``"forward returns"``.
+    """
     outputs = as_tuple(answer.apply(*differentiable(tuple(inputs))))
     yield "forward returns", outputs
     tensors = [out for out in outputs if isinstance(out, Tensor)]

@@ -1,4 +1,4 @@
-"""The results of an answer as data. A value that cannot be sent is replaced by its type name."""
+"""Convert the results of an answer to frames. A value that cannot be sent becomes its type name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def raised(came: Raised) -> Frame:
 
 
 def returned(values: tuple[Any, ...]) -> Frame:
-    """Return a frame with the results of a call. ``types`` names the values that cannot be sent."""
+    """Return a frame with the results of a call.
+
+    ``types`` in the frame maps the position of each value that cannot be sent to its type name.
+    """
     if len(values) > MOST:
         what = f"it returns {len(values):,} values, far more than the exercise asks for."
         return Frame({"unfit": what})

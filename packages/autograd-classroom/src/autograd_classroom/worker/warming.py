@@ -1,4 +1,4 @@
-"""Do the slow first-time work of PyTorch and the doctor once, before any child is born."""
+"""Run the slow initialization of PyTorch and the doctor once, before the first child is forked."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _WARM = 120.0  # time limit in seconds for the first answers, which import modul
 
 
 def warm() -> TamperCheck:
-    """Answer a few trial questions. Return the original functions from before any submission."""
+    """Answer a few trial questions. Then record the original functions, and return the record."""
     given.provide()
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
     torch.empty(1, device="meta") * 2  # the first use of the meta device imports many modules
-    desk = Handlers("function", _Warm, TamperCheck(()), _WARM)
-    with time_limit(_WARM):  # the time limit for answers does not apply in this block
+    handlers = Handlers("function", _Warm, TamperCheck(()), _WARM)
+    with time_limit(_WARM):  # inside this block, the shorter time limit for answers has no effect
         looking = {"ask": "look", "seed": 0, "thorough": True, "double_backward": None}
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
-            said = {k: v for k, v in desk.answered(Frame(ask, pack(inputs))).said.items() if v}
+            said = {k: v for k, v in handlers.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
-    return TamperCheck()  # by now PyTorch has made its own replacements
+    return TamperCheck()  # by now, PyTorch has replaced some of its functions itself
 
 
 class _Warm(Function):

@@ -1,4 +1,4 @@
-"""The pages for people, one for each student and one for the class. Each is self-contained."""
+"""HTML pages: one for each student, and one for the class. Each page is a self-contained file."""
 
 from autograd_classroom.reports.pages.class_page import class_page
 from autograd_classroom.reports.pages.feedback import feedback, feedback_name

@@ -1,4 +1,4 @@
-"""The instructor's page, with the common mistakes of the class and the answers to look at."""
+"""The instructor's page. It shows the class's common mistakes and the answers that need review."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_classroom.reports.pages.overview import most_first, overview
 from autograd_classroom.reports.pages.rendering import rendered
 from autograd_classroom.similarity import Alike, Handed, Line, alike, side_by_side
 
-_GROUPS = 60  # maximum number of groups that are shown side by side
+_GROUPS = 60  # maximum number of groups on the page
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Group:
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
-    """Yield the page, piece by piece. A whole answer is read only when it is written."""
+    """Yield the page in pieces. The code of an answer is loaded only when the page shows it."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
     distribution = seen.distribution()
@@ -56,7 +56,10 @@ def class_page(book: Gradebook) -> Iterator[str]:
 
 
 def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
-    """Return the groups of all exercises, without code. Only one exercise is read at a time."""
+    """Return (exercise, group) pairs for all groups of similar answers, highest weight first.
+
+    Only the code for one exercise is in memory at a time.
+    """
     found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
     return sorted(found, key=lambda item: -item[1].weight)
 

@@ -1,4 +1,4 @@
-"""A learner's code as colored HTML, with marks on the lines that a finding names."""
+"""Render a learner's code as HTML, and mark the lines that a finding names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pygments.lexers import PythonLexer
 
 from autograd_classroom.reports.pages.rendering import shown
 
-_MOST = 40_000  # maximum number of characters of an answer that are shown
+_MOST = 40_000  # maximum number of characters shown from one answer
 _NUMBERED = re.compile(r"(?:\(|<cell \d+>, )line (\d+)(?:: `(.*)`)?\)")
 _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
@@ -22,7 +22,10 @@ _FORMATTER = HtmlFormatter(nowrap=True)
 
 @lru_cache(maxsize=256)  # code from other cells often repeats
 def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
-    """Return code as HTML with one row for each line. ``marked`` contains line numbers from 1."""
+    """Return code as HTML with syntax highlighting. Mark the lines whose numbers are in ``marked``.
+
+    Line numbers start at 1.
+    """
     text = shown(source[:_MOST]).rstrip("\n")
     colored = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
     rows = (
@@ -46,7 +49,7 @@ def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozens
 
 
 def _numbered(source: str, message: str) -> frozenset[int]:
-    """Return the line number in a message, unless this line has a different text in the source."""
+    """Return the line number in a message, unless the source has different code on that line."""
     told = _NUMBERED.search(message)
     lines = source.split("\n")
     number = int(told[1]) if told and len(told[1]) < 9 else 0
@@ -57,7 +60,7 @@ def _numbered(source: str, message: str) -> frozenset[int]:
 
 
 def _methods(source: str) -> dict[int, str]:
-    """Return a mapping from each line to the last function that begins above it."""
+    """Map each line number to the name of the last function that begins on or above that line."""
     current, methods = "", {}
     for number, line in enumerate(source.split("\n"), 1):
         if begun := re.match(r"\s*(?:async )?def (\w+)", line):

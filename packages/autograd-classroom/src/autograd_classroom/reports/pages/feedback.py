@@ -1,7 +1,7 @@
-"""One student's page: the points, the code, what is wrong with it, and what to read.
+"""One student's page, with the points, the code, the mistakes, and links to the lessons.
 
-The page contains only what the student may see. It shows no seeds, no remarks, no other students
-and no failures of the grader.
+The page contains only data that the student is allowed to see. It does not contain seeds, remarks
+for the instructor, other students' names, or error messages from the grader.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from autograd_classroom.reports.pages.code import highlighted, offending
 from autograd_classroom.reports.pages.rendering import rendered, shown
 from autograd_classroom.reports.pages.telling import Told, told
 
-_LONGEST = 60  # maximum characters of a student's name in a file name
-# Accents are dropped. The following letters have no base letter, so they get ASCII spellings.
+_LONGEST = 60  # maximum number of characters from a student's name in a file name
+# Accents are removed. The letters below have no base letter, so they get ASCII spellings.
 _LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
 )
@@ -48,12 +48,12 @@ class Part:
 
     @property
     def settled(self) -> Settlement | None:
-        """Return a person's decision about the answer, if there is one."""
+        """Return the points that a person gave by hand, or ``None``."""
         return self.score.settlement
 
     @property
     def partial(self) -> str:
-        """If a wrong answer has partial credit, return a sentence with the cost of its faults."""
+        """If a wrong answer has partial credit, return a sentence about the points that it lost."""
         score = self.score
         if score.status != "wrong" or not score.points or score.settlement:
             return ""
@@ -69,7 +69,7 @@ class Part:
 
 
 def feedback(book: Gradebook, student: str) -> Iterator[str]:
-    """Yield one student's page, piece by piece."""
+    """Yield one student's page in pieces."""
     scores = book.scores(student)
     return rendered(
         "feedback.html",
@@ -83,7 +83,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 
 
 def feedback_name(student: str) -> str:
-    """Return the name of a student's file. It is unique on every file system."""
+    """Return the file name for a student's page. It is unique even if case is ignored."""
     letters = unicodedata.normalize("NFKD", student.casefold()).translate(_LETTERS)
     plain = re.sub(r"[^a-z0-9._-]+", "-", letters).strip("-.")[:_LONGEST]
     if plain and plain == student:
@@ -92,7 +92,7 @@ def feedback_name(student: str) -> str:
 
 
 def part(book: Gradebook, score: Score) -> Part:
-    """Return an answer in the form that the page displays."""
+    """Return the data that the page shows about one answer."""
     _, before, source = book.code(score.hash)
     wrong = score.status == "wrong"
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
@@ -109,6 +109,6 @@ def part(book: Gradebook, score: Score) -> Part:
 
 
 def _picture(score: Score) -> Markup | None:
-    """Return the Jacobians as small maps without scripts. The drawing code escapes its input."""
+    """Return the Jacobians as HTML heat maps, in which all text is escaped."""
     pair = from_data(score.evidence.get(PICTURE))
     return Markup(shown(heatmap.as_html(pair))) if pair else None

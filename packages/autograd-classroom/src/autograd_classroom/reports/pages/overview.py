@@ -1,4 +1,4 @@
-"""The numbers about a class. One pass over the gradebook reads one student at a time."""
+"""Statistics about a class. They are computed in one pass that reads one student at a time."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from autograd_classroom.gradebook import Gradebook, Score
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.wording import by_hand
 
-BINS = 10  # intervals into which the possible points are divided
+BINS = 10  # number of intervals into which the possible points are divided
 UNNAMED = "no rule"  # for a wrong answer that breaks none of the doctor's rules
 STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A student's row in the list of the class."""
+    """A student's row in the class list."""
 
     student: str
     points: float
-    open: int  # answers that have no verdict yet
+    open: int  # number of answers that have no verdict yet
 
 
 @dataclass
 class Exercise:
-    """The results of one exercise."""
+    """The class's results for one exercise."""
 
     id: str
     title: str
@@ -34,7 +34,7 @@ class Exercise:
 
     @property
     def total(self) -> int:
-        """The number of students who handed in something, even if only the empty notebook."""
+        """The number of students who handed in the exercise, even if they did not attempt it."""
         return self.counts.total()
 
     @property
@@ -44,7 +44,7 @@ class Exercise:
         return self.counts["passed"] / tried if tried else 1.0
 
 
-Collected = dict[tuple[str, str], list[str]]  # lists of students, by what they have in common
+Collected = dict[tuple[str, str], list[str]]  # maps a common property to the students who have it
 
 
 def _collection() -> Collected:
@@ -53,10 +53,10 @@ def _collection() -> Collected:
 
 @dataclass
 class Overview:
-    """The data for the class page. It has numbers, names and sentences, but no code.
+    """The data for the class page: numbers, names and sentences, but no code.
 
-    The keys of ``matrix`` are (rule, exercise), and the keys of the other collections are
-    (exercise, sentence).
+    The keys of ``matrix`` are (rule, exercise) pairs. The keys of the other dictionaries are
+    (exercise, sentence) pairs.
     """
 
     possible: float = 0.0
@@ -70,11 +70,11 @@ class Overview:
     settled: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
-        """Return the exercises, starting with the one that the smallest share has passed."""
+        """Return the exercises in order of their pass rate, lowest rate first."""
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
-        """Return the statuses to show. Rare statuses are only shown if they occur."""
+        """Return the statuses to show. A rare status is shown only if it occurs."""
         seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 
@@ -86,12 +86,12 @@ class Overview:
         return [rule for rule, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
     def mistaken(self) -> list[Exercise]:
-        """Return the exercises that have a wrong answer, in the course's order."""
+        """Return the exercises with at least one wrong answer, in the course's order."""
         wrong = {exercise for _, exercise in self.matrix}
         return [e for e in self.exercises.values() if e.id in wrong]
 
     def distribution(self) -> list[tuple[str, int]]:
-        """Return (range of points in percent, number of students), from few points to many."""
+        """Return (range of points in percent, number of students) pairs, lowest range first."""
         counts = Counter(self._bin(row.points) for row in self.rows)
         width = 100 // BINS
         return [(f"{n * width}–{(n + 1) * width}", counts[n]) for n in range(BINS)]
@@ -101,7 +101,7 @@ class Overview:
 
 
 def overview(book: Gradebook) -> Overview:
-    """Return the numbers about a class."""
+    """Compute the statistics about the class in a gradebook."""
     seen = Overview()
     worth: dict[str, float] = {}
     for tally in book.tallies():  # tallies are in the course's order
@@ -136,6 +136,6 @@ def _count(seen: Overview, score: Score) -> None:
 
 
 def most_first(found: Collected) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each entry's exercise, text and students, starting with the most students."""
+    """Yield (exercise, sentence, students) for each entry, longest list of students first."""
     for (exercise, text), students in sorted(found.items(), key=lambda i: (-len(i[1]), i[0])):
         yield exercise, text, students

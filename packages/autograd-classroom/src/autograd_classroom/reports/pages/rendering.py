@@ -1,4 +1,4 @@
-"""Render templates to HTML, piece by piece. Inserted values are treated as text, not as markup."""
+"""Render templates to HTML in pieces. All strings that are inserted into a template are escaped."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PIECES = 200  # number of template parts that are joined before they are written
-# Characters that a page may not contain, and characters that change the text direction.
+# Characters that a page must not contain, and characters that change the text direction.
 _UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
 def rendered(template: str, **values: Any) -> Iterator[str]:
-    """Yield a page as pieces of HTML."""
+    """Fill a template with values, and yield the page as pieces of HTML."""
     stream = _environment().get_template(template).stream(values)
     stream.enable_buffering(_PIECES)
     return stream
 
 
 def shown(text: str) -> str:
-    """Return text with a replacement mark for each character that a page must not contain."""
+    """Replace each character that a page must not contain with a replacement character."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,4 +1,4 @@
-"""A verdict in the same words as those of ``grade``, from the data in the gradebook."""
+"""Describe a verdict from the gradebook in the same words that ``grade`` uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_course.grader.exercise import Section
 from autograd_course.grader.result import Result
 from autograd_course.grader.sections import section_to_read
 
-_NUMBERS = ("expected", "actual", "at", "grad_output")  # from a witness; nan is stored as text
+_NUMBERS = ("expected", "actual", "at", "grad_output")  # nan is stored as a string
 _NOT_OURS = (
     "The grader failed, and your answer is not the cause. Your instructor can grade it again."
 )
@@ -26,7 +26,7 @@ _NOT_YET = "This answer is not graded yet."
 
 @dataclass(frozen=True)
 class Told:
-    """A row of a verdict: its label, its text, its link, and whether the text is code."""
+    """One row of a verdict. It consists of a label, some text, and an optional link."""
 
     label: str
     text: str
@@ -65,7 +65,7 @@ def _result(score: Score, section: Section | None) -> Result:
     return Result(
         exercise=score.exercise,
         title=score.title,
-        status=score.status,  # type: ignore[arg-type]  # told() has seen to the empty one
+        status=score.status,  # type: ignore[arg-type]  # told() handles an empty status
         message=score.message,
         points=int(score.points),
         possible=int(score.possible),

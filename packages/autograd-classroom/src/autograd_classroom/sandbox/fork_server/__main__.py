@@ -1,4 +1,4 @@
-"""The template process, from which the child of each submission is forked.
+"""The template process, which forks a child for each submission.
 
 Run it as ``python -m autograd_classroom.sandbox.fork_server SOCKET secluded|contained|plain``.
 """
@@ -22,7 +22,8 @@ from autograd_course.shell.importing import importing
 def main(meeting: str, how: str) -> None:
     """Import the modules that submissions need, then start a child for each submission.
 
-    ``how`` says how a child is isolated: by its own namespaces, by a container, or not at all.
+    ``how`` says how a child is isolated: by its own namespaces (``secluded``), by a container
+    (``contained``), or not at all (``plain``).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,7 +35,7 @@ def main(meeting: str, how: str) -> None:
 
         integrity = warm()
     memory.compact()
-    if how != "secluded":  # otherwise, submissions, template and keepers have the same user
+    if how != "secluded":  # here, submissions run as the same user as the template
         kernel.cannot_be_traced()
     say(control, {"ready": True})
     template = Template(

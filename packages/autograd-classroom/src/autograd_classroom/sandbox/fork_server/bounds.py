@@ -1,4 +1,4 @@
-"""Limits on a process that the kernel enforces."""
+"""Resource limits that the kernel enforces for a process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ _PAGE = resource.getpagesize()
 
 
 def address_space() -> int:
-    """Return how many bytes of address space this process uses."""
+    """Return the number of bytes of address space that this process uses."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
 
 
 def bind(limits: Limits, taken: int) -> None:
-    """Limit this process and the processes that it starts. It already uses ``taken`` bytes."""
+    """Set the limits for this process and for each process that it starts.
+
+    ``taken`` is the number of bytes of address space that this process already uses.
+    """
     for what, most in (
         (resource.RLIMIT_AS, taken + limits.memory),
         (resource.RLIMIT_CPU, limits.cpu),

@@ -1,8 +1,8 @@
-"""The messages to and from the template. They are short texts, and can carry a socket.
+"""The messages to and from the template. A message is a short JSON object and can carry a socket.
 
-The order ``{"begin": limits}`` comes with the new child's socket. The template answers the order
-``{"end": true}`` with a description of how the child ended. The order ``{"twin": true}`` comes with
-a control socket. A fork of the template then follows the orders on this socket.
+The order ``{"begin": limits}`` carries the socket for a new child. The template answers the order
+``{"end": true}`` with a description of how the child ended. The order ``{"twin": true}`` carries a
+new control socket. The template then forks itself, and the fork follows the orders on this socket.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST = 4096  # maximum bytes of one message
 
 @dataclass(frozen=True)
 class Order:
-    """A message from outside, and the socket that came with it, if any."""
+    """A message, and the socket that it carried, if any."""
 
     said: dict[str, Any]
     channel: socket.socket | None = None
@@ -29,7 +29,7 @@ def say(control: socket.socket, message: dict[str, Any], hand: int | None = None
 
 
 def heard(control: socket.socket) -> Order | None:
-    """Return the next message, or ``None`` if the other side has closed the connection."""
+    """Wait for the next message. Return ``None`` if the other side has closed the connection."""
     data, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
     if not data:
         return None

@@ -1,4 +1,4 @@
-"""The few kernel calls that we need and Python does not provide."""
+"""The few system calls that the sandbox needs but Python does not provide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_SUID, _NO_DEVICES = 0x2, 0x4
 _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
 _GET_FILTER_MODE, _SET_FILTER_MODE, _WITH_PROGRAM = 21, 22, 2
 _CAPABILITIES_3 = 0x20080522
-_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of a call that the C library does not provide
+_KEYCTL = {"x86_64": 250, "aarch64": 219}  # the system call's number on each processor
 _JOIN_SESSION_KEYRING = 1
 _COLLAPSE = 25
 
@@ -31,7 +31,7 @@ def unshare(flags: int) -> None:
 
 
 def mounts_are_private() -> None:
-    """Hide the mounts that this process makes later from the outside."""
+    """Hide all later mounts of this process from processes outside its namespace."""
     flags = ctypes.c_ulong(_RECURSIVE | _PRIVATE)
     _checked("mount", _libc.mount(b"none", b"/", None, flags, None))
 
@@ -65,8 +65,9 @@ def install_filter(program: bytes) -> None:
 
 
 def can_write_own_maps() -> None:
-    """Take ownership of this process's files in ``/proc``, which belong to root after a user
-    change.
+    """Take ownership of this process's files in ``/proc``.
+
+    These files belong to root after a process has changed its user.
     """
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
@@ -77,13 +78,16 @@ def cannot_be_traced() -> None:
 
 
 def in_large_pages(start: int, size: int) -> bool:
-    """Move memory of this process into large pages. Return whether the kernel can do so (6.1+)."""
+    """Move memory of this process into large pages. Return whether this succeeded.
+
+    It requires Linux 6.1 or later.
+    """
     place = ctypes.c_void_p(start), ctypes.c_size_t(size)
     return bool(_libc.madvise(*place, _COLLAPSE) == 0)
 
 
 def leave_keyring() -> None:
-    """Replace the login session's keyring by a private one, if the kernel has keyrings."""
+    """Replace the login session's keyring with a private one, if the kernel has keyrings."""
     if number := _KEYCTL.get(platform.machine()):
         _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
 

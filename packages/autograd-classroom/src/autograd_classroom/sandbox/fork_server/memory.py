@@ -1,4 +1,4 @@
-"""Arrange the memory that a child shares with the template so that forking is fast."""
+"""Make forking fast by moving the template's memory into large pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LARGE = 1 << 21  # bytes per large page
 def compact() -> None:
     """Move as much memory of this process as possible into large pages.
 
-    A fork copies a table with an entry for each page, and the end of the process frees this table.
-    For 230 MiB in small pages, this takes more time than many answers do.
+    A fork copies the page table, which has an entry for each page, and frees the copy when it ends.
+    With 230 MiB in small pages, this takes longer than many answers.
     """
     for start, end in _own_memory():
         first, last = -(-start // _LARGE) * _LARGE, end // _LARGE * _LARGE
@@ -23,7 +23,7 @@ def compact() -> None:
 
 
 def _own_memory() -> Iterator[tuple[int, int]]:
-    """Yield the start and size of each writable memory area that no file backs."""
+    """Yield the start and end of each writable memory area that is not mapped from a file."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, rights, *_, name = f"{line} ".split(" ", 5)
         if rights == "rw-p" and name.strip() in ("", "[heap]"):

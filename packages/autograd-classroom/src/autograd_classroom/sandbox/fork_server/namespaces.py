@@ -1,4 +1,4 @@
-"""Isolate a child in the sandbox. It sees no other process and only its own files."""
+"""Isolate a child from all other processes in the sandbox, and from the files that they write."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NOBODY = 65534
 
 
 def leave() -> None:
-    """Leave the template's namespaces. The new process namespace starts with the next fork.
+    """Move this process into new namespaces. The new process namespace begins at the next fork.
 
-    If the user is root, the process first switches to the user ``nobody``, because the kernel does
-    not limit how many processes root may have.
+    If the process runs as root, it first switches to the user ``nobody``, because the kernel does
+    not limit the number of root's processes.
     """
     if os.geteuid() == 0:
         os.setgroups([])
@@ -31,7 +31,7 @@ def leave() -> None:
 
 
 def settle(limits: Limits) -> None:
-    """Create the writable folders, hide ``/proc``, and give up the privileges used to do so."""
+    """Mount the writable folders, hide ``/proc``, and then give up all privileges."""
     kernel.mounts_are_private()
     room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
     kernel.mount_memory("/tmp", room)

@@ -1,4 +1,4 @@
-"""The template's work: start a child on request, watch it, and end it on request."""
+"""Run the template. It starts a child on request, watches the child, and ends it on request."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from autograd_classroom.sandbox.limits import Limits
 
 _LOOK = 0.05  # seconds between two measurements of a child's resource usage
 _GRACE = 1.0  # seconds that a child has to end by itself after it closed its socket
-_FORGOTTEN = 10  # this multiple of the limit for all answers; by then, nobody is waiting
+_FORGOTTEN = 10  # a child is ended after this multiple of ``Limits.whole``
 
 
 @dataclass(frozen=True)
 class Template:
-    """The properties that all children have in common: what they do, and how they are isolated.
+    """The settings that all children share.
 
-    ``secluded`` says whether each child has its own namespaces. ``filtered`` says whether the
-    kernel refuses some of its system calls.
+    Each child calls ``life``. ``secluded`` says whether each child has its own namespaces.
+    ``filtered`` says whether the kernel refuses some of the child's system calls.
     """
 
     life: Life
@@ -34,7 +34,7 @@ class Template:
 
 
 def serve(control: socket.socket, template: Template) -> None:
-    """Follow orders until the other side closes the connection."""
+    """Carry out orders until the other side closes the connection."""
     while (order := heard(control)) is not None:
         if order.channel is None:
             say(control, {"ended": "never began"})
@@ -46,7 +46,7 @@ def serve(control: socket.socket, template: Template) -> None:
 
 
 def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
-    """Fork this template for the process at the other end of a socket."""
+    """Fork this template. The fork carries out the orders from the socket ``other``."""
     with other:
         if os.fork() == 0:
             try:
@@ -74,7 +74,10 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 
 
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Wait for the "end" order, unless it has already arrived, and answer it with the message."""
+    """Answer the "end" order with a message. Return whether the connection is still open.
+
+    If the order has not arrived yet, the function waits for it.
+    """
     if not message.pop("asked", False) and heard(control) is None:
         return False
     say(control, message)
@@ -84,7 +87,10 @@ def _told(control: socket.socket, message: dict[str, Any]) -> bool:
 def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
 ) -> dict[str, Any]:
-    """Watch a child until it ends or must be ended. Return its exit code and the reason."""
+    """Watch a child until it ends. Return its exit code and, if it was killed, the reason.
+
+    The template kills the child if the child exceeds a limit or if an order to end it arrives.
+    """
     meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)

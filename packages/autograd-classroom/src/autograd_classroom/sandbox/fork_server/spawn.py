@@ -17,8 +17,9 @@ Life = Callable[[socket.socket], None]  # the function that a child runs with it
 
 
 class Child:
-    """A running child and the keeper that waits for it. Descriptors distinguish both from later
-    processes that get the same number.
+    """A running child, and the keeper process that waits for it.
+
+    Both processes are identified by file descriptors, because the kernel reuses process ids.
     """
 
     def __init__(self, keeper: int, process: int) -> None:
@@ -28,8 +29,9 @@ class Child:
             self._child = os.pidfd_open(process)
 
     def ended(self, grace: float) -> bool:
-        """End the child and everything in its namespace. Return whether the child was still
-        running.
+        """Kill the child and all processes in its namespace. Return whether this was necessary.
+
+        The child first has ``grace`` seconds to end by itself.
         """
         if self._child is None or select.select([self.keeper_ends], [], [], grace)[0]:
             return False
@@ -39,7 +41,7 @@ class Child:
         return False
 
     def reaped(self) -> int:
-        """Wait for the keeper. Return the child's exit code, which is 128 plus N after signal N."""
+        """Wait for the keeper. Return the child's exit code, or 128 + N if signal N killed it."""
         _, status = os.waitpid(self._keeper, 0)
         return _as_a_shell(status)  # in a shared namespace, the child can kill the keeper
 
@@ -55,10 +57,10 @@ class Child:
 def born(
     channel: socket.socket, limits: Limits, life: Life, *, secluded: bool, filtered: bool = False
 ) -> Child:
-    """Fork a child that uses its socket and then ends. The child never returns from this call.
+    """Fork a child that calls ``life`` with its socket and then ends.
 
-    A keeper process is between the template and the child. The keeper's next child is the first
-    process of its namespace. When this first process ends, all processes in the namespace end.
+    This process forks a keeper, and the keeper forks the child. The child is the first process in
+    its namespace. When the child ends, all other processes in the namespace end as well.
     """
     reads, writes = os.pipe()
     keeper = os.fork()
@@ -82,7 +84,7 @@ def _keep(
     secluded: bool,
     filtered: bool,
 ) -> NoReturn:
-    """Isolate the next process and fork the child. Wait for it, and end with the same status."""
+    """Run as the keeper: fork an isolated child, wait for it, and exit with the same status."""
     try:
         os.setsid()
         if secluded:
@@ -96,7 +98,7 @@ def _keep(
     if process == 0:
         os.close(told)
         os.close(goes)
-        os.read(waits, 1)  # until the child's number is sent, because its code may kill the keeper
+        os.read(waits, 1)  # until the keeper, which the child may kill, has sent the child's id
         os.close(waits)
         _live(channel, limits, life, secluded, filtered)
     channel.close()
@@ -108,7 +110,7 @@ def _keep(
 
 
 def _as_a_shell(status: int) -> int:
-    """Return the exit code of an ended process, which is 128 plus N after signal N."""
+    """Convert a wait status to an exit code, or to 128 + N if signal N killed the process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -116,7 +118,7 @@ def _as_a_shell(status: int) -> int:
 def _live(
     channel: socket.socket, limits: Limits, life: Life, secluded: bool, filtered: bool
 ) -> NoReturn:
-    """Run as the child. Only the socket is open, nothing is printed, and no exit handlers run."""
+    """Run as the child. Keep only the socket open, print nothing, and run no exit handlers."""
     try:
         os.setsid()  # otherwise, a signal to its process group would also reach the keeper
         taken = bounds.address_space()
@@ -134,7 +136,7 @@ def _live(
 
 
 def _close_all_but(channel: socket.socket) -> None:
-    """Redirect the three standard streams to the null device, and close every other file."""
+    """Redirect the standard streams to the null device, and close all files except ``channel``."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

@@ -1,9 +1,9 @@
 """The system calls that a child must not make. A seccomp filter refuses them.
 
-The other limits do not count the memory that these calls allocate, because it belongs to the kernel
-or to a file that no process maps. The code of an exercise needs none of these calls. Some programs
-have escaped from sandboxes through bugs in certain parts of the kernel. The filter also blocks the
-calls into these parts. All processes that a child starts inherit the filter.
+Some of these calls allocate memory that the other limits do not count, because it belongs to the
+kernel or to a file that no process maps. Other calls use parts of the kernel in which bugs have
+allowed programs to escape from sandboxes. No exercise needs any of these calls. All processes that
+a child starts inherit the filter.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ _MACHINES = {
     ),
 }  # fmt: skip
 
-# The filter's instructions, and the places where it finds a call's number, processor and arguments.
+# The filter's instructions, and the offsets of a call's number, processor and arguments.
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _AUDIT, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_OTHER_NUMBERS = 0x40000000  # on x86_64, every call has a second number, starting here
+_OTHER_NUMBERS = 0x40000000  # on x86_64, every call also has a second number, from here on
 
 
 def available() -> bool:
-    """Whether this kernel supports such filters and we know the numbers of its system calls."""
+    """Whether the kernel supports filters and this module knows the processor's call numbers."""
     return platform.machine() in _MACHINES and kernel.has_filters()
 
 
 def refuse() -> None:
-    """From now on, refuse these calls to this process and to all processes that it starts."""
+    """Make the kernel refuse these calls in this process and in all processes that it starts."""
     kernel.install_filter(b"".join(_program(_MACHINES[platform.machine()])))
 
 
@@ -101,5 +101,9 @@ def _unless(what: int, value: int, answer: int) -> tuple[bytes, bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Return an instruction. ``yes`` and ``no`` say how many instructions to skip after it."""
+    """Return a filter instruction.
+
+    ``yes`` and ``no`` are the numbers of following instructions to skip if the condition of this
+    instruction is true or false.
+    """
     return struct.pack("HBBI", code, yes, no, value)

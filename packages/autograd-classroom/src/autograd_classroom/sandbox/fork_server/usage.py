@@ -1,10 +1,10 @@
 """Measure the total resource usage of a child's processes by sampling each process.
 
-The kernel limits each process. To limit the sum, it needs a control group, which few machines
-delegate. Every process below the template belongs to the child, because it cannot leave its
-namespace. A process may start and end between two samples. If another process waited for it, the
-kernel has added its time to that process. Otherwise, it has at least used up a process number, and
-these numbers are also limited.
+The kernel limits the resources of each process. To limit the total, the kernel needs a control
+group, and few machines let a user create one. All descendants of the template belong to the child,
+because a process cannot leave its namespace. A process can start and end between two samples. If
+its parent waited for it, the kernel has added its CPU time to the parent's CPU time. Otherwise, the
+process has at least used up a process id, and the number of these ids is also limited.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class _Process:
 
 
 class Meter:
-    """The total usage of all processes below this one, measured since the meter was created.
+    """The total resource usage of all descendants of this process, since the meter was created.
 
-    Each process shares ``template`` bytes with the template, so only the memory beyond them counts.
+    Each descendant shares ``template`` bytes with the template, so only its other memory counts.
     """
 
     def __init__(self, template: int) -> None:
@@ -52,13 +52,16 @@ class Meter:
         self.started = max([self.started, *map(_inner_number, status)])
 
     def over(self, limits: Limits) -> str:
-        """Return the name of a limit that the total exceeds, or an empty string."""
+        """Return the name of a limit that the total usage exceeds, or an empty string."""
         used = {"memory": self.memory, "cpu": self.cpu, "started": self.started}
         return next((name for name, much in used.items() if much > getattr(limits, name)), "")
 
 
 def held_by(process: int) -> int:
-    """Return how many bytes of a process's memory no file backs, or 0 if the process is gone."""
+    """Return how many bytes of memory a process uses, not counting memory mapped from files.
+
+    If the process has ended, return 0.
+    """
     return _held(_status(process))
 
 
@@ -67,7 +70,7 @@ def _held(status: list[str]) -> int:
 
 
 def _inner_number(status: list[str]) -> int:
-    """Return a process's number in the child's own namespace, which also numbers threads."""
+    """Return a process's id in the child's namespace. Linux also gives threads such ids."""
     for line in status:
         if line.startswith("NSpid:"):
             _, _, *inner = line.split()
