@@ -12,8 +12,8 @@ grader or the machine. So an answer goes through these steps:
    Each pass has a soft time limit (:mod:`.limits`).
 3. **Run the grading steps.** For each kind of exercise, a module in :mod:`.kinds` defines the steps
    and their order. The first mistake becomes the verdict. A witness runs the answer and reports the
-   results. Here, the witness runs the answer in this process. The classroom grader
-   (``autograd_classroom.judge``) follows the same steps, but its witness runs the answer in a sandbox.
+   results. Here, the witness runs the answer in this process. The classroom's judge
+   (``autograd_classroom.judge``) follows the same steps, but its witness uses a sandbox.
 4. **Find the cause of an exception.** If the answer raises because a package or tool is missing,
    the answer is not at fault (:class:`.verdict.MissingRequirement`). When the time is up, the
    answer is at fault only if its own code was running. Every other exception is the grader's fault.
