@@ -149,9 +149,18 @@ def test_the_gradebook_is_the_one_of_grade_and_a_crash_loses_nothing(
 # The command
 
 
+# A process that was started in the background ignores Ctrl+C, and its children do too.
+INTERRUPTIBLE = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from autograd_course.cli import app
+app()
+"""
+
+
 def test_the_command_grades_until_ctrl_c(root: Path) -> None:
     words = ["classroom", "watch", "homework", "--exercises", "square", "--trust", "--jobs", "1"]
-    command = [sys.executable, "-u", "-m", "autograd_course.cli", *words]
+    command = [sys.executable, "-u", "-c", INTERRUPTIBLE, *words]
     with subprocess.Popen(
         command, cwd=root.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ran:

@@ -608,10 +608,12 @@ class Case:
         return [each for each in known if not self._is_for_other_numbers(known[0], each)]
 
     def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
-        """Whether the numbers changed, but the reference may be written for the example's ones."""
+        """Whether the numbers changed, but a declaration may hold only for the example's numbers."""
         if not changed_numbers(example, evidence):
             return False
-        return self.surrogate is not None or RULES["forward-mismatch"](evidence) is not None
+        by_design = any(RULES[name].family in VALUE_FAMILIES for name in self.intentional)
+        declared = self.surrogate is not None or by_design
+        return declared or RULES["forward-mismatch"](evidence) is not None
 
     def collect_values(self, seed: int, *, explained: bool = True) -> list[Evidence]:
         """Return evidence from the example, limited to the gradients and their values."""

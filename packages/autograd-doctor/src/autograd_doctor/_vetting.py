@@ -24,6 +24,7 @@ from autograd_doctor._inputs import in_double, wanted, with_other_numbers
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
 from autograd_doctor._numerics.tensors import as_tuple, is_float, same_bytes
+from autograd_doctor._pipeline import changed_numbers
 from autograd_doctor._probes.core import cotangents
 from autograd_doctor._reference import Declared, establish
 from autograd_doctor.errors import UnfitEvidenceError
@@ -47,7 +48,11 @@ _MOST = 4  # pieces of evidence: the example and its variations
 
 
 def vet_evidence(
-    actual: Any, inputs: Sequence[Any], reference: Callable[..., Any]
+    actual: Any,
+    inputs: Sequence[Any],
+    reference: Callable[..., Any],
+    *,
+    keep_other_numbers: bool = True,
 ) -> tuple[Evidence, ...]:
     """Return the evidence if :func:`collect_evidence` could have returned it for these inputs.
 
@@ -55,6 +60,8 @@ def vet_evidence(
         actual: The data that the other process sent.
         inputs: The arguments of the example call.
         reference: A differentiable callable with the same arguments and outputs.
+        keep_other_numbers: Whether to keep the evidence on other numbers than those in the inputs.
+            ``diagnose`` drops it if a surrogate or a rule is declared.
 
     Returns:
         The same evidence. Each part has the type, shape and dtype that the rules rely on.
@@ -71,7 +78,9 @@ def vet_evidence(
     for seen in actual:
         if not _fits(seen, asked, wanted(inputs)) or not _comparable(seen, kinds):
             raise UnfitEvidenceError("does not fit the question")
-    return tuple(actual)
+    return tuple(
+        seen for seen in actual if keep_other_numbers or not changed_numbers(actual[0], seen)
+    )
 
 
 def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:

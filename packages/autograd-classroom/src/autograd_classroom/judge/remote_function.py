@@ -145,7 +145,12 @@ class Examiner:
             look["sources"] = dict(self.answer.sources)
         came = asked.ask(look, self.inputs)
         with _unfit_told():
-            return vet_evidence(unpacked(came), self.inputs, exercise.reference)
+            return vet_evidence(
+                unpacked(came),
+                self.inputs,
+                exercise.reference,
+                keep_other_numbers=not (exercise.surrogate or exercise.intentional),
+            )
 
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
