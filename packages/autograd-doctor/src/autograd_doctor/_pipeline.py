@@ -608,7 +608,7 @@ class Case:
         return [each for each in known if not self._is_for_other_numbers(known[0], each)]
 
     def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
-        """Whether the numbers changed, but a declaration may hold only for the example's numbers."""
+        """Whether the numbers changed, but what was declared may hold only for the old ones."""
         if not changed_numbers(example, evidence):
             return False
         by_design = any(RULES[name].family in VALUE_FAMILIES for name in self.intentional)
