@@ -86,7 +86,7 @@ def python() -> Check:
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
     """Yield one check for each main package, and one for each other package whose version is wrong.
 
-    ``repair`` says how to install a package. Its ``{}`` stands for the package name and version.
+    ``repair`` says how to install a package. The package name and version replace ``{}`` in it.
     """
     for line in requires("autograd-course") or ():
         requirement = Requirement(line)

@@ -63,13 +63,15 @@ def explain(what: str | BaseException = "") -> Explanation:
 def _pages_with(asked: str) -> str:
     """Return a list of the rules and messages whose title or wording contains all words."""
     words = words_of(asked)
-    texts = {name: f"{name} {rule.title}" for name, rule in RULES.items()}
-    titles = {name: rule.title for name, rule in RULES.items()}
+    pages = [(name, rule.title, rule.title) for name, rule in RULES.items()]
     for name, message in messages.MESSAGES.items():
-        texts[name] = f"{name} {' '.join(message.patterns)} {message.family}"
-        titles[name] = message.patterns[0]
-    found = [name for name, text in texts.items() if words and words <= words_of(text)]
-    rows = "\n".join(f"- `{name}`: {titles[name]}" for name in found[:MOST_PAGES])
+        pages.append((name, message.patterns[0], f"{' '.join(message.patterns)} {message.family}"))
+    found = [
+        f"- `{name}`: {title}"
+        for name, title, text in pages
+        if words and words <= words_of(f"{name} {text}")
+    ]
+    rows = "\n".join(found[:MOST_PAGES])
     return (
         f"These pages contain the words *{asked}*. Call `explain` with a name:\n\n{rows}\n"
         if found

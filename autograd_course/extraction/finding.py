@@ -27,7 +27,7 @@ class Place:
 
 
 def place(program: Program, exercise: str) -> Place | None:
-    """Return the place of an answer in the notebook, or ``None`` if there is no answer."""
+    """Return the place of an answer in the notebook, or ``None`` if the notebook has no answer."""
     name = _name(program, exercise)
     tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
     if begun := [i for i in tagged if _begun(program, i, name)]:

@@ -499,5 +499,5 @@ def failed(text: str) -> Verdict:
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Convert a finding to a verdict. If there is no finding, return ``None``."""
+    """Convert a finding to a verdict, or return ``None`` without a finding."""
     return None if finding is None else Verdict(RuleBroken(finding))

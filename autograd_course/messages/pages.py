@@ -15,7 +15,7 @@ from autograd_doctor import RULES
 
 from autograd_course.errors import CourseError
 
-GAP = "…"  # in a pattern, this stands for text that varies
+GAP = "…"  # a pattern has this in place of text that varies
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 

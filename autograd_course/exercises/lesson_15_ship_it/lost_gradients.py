@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> None:
-    """Declare only the arguments. There is no reference, because the trial checks the answer."""
+    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
 
 
 class Rounding(torch.autograd.Function):

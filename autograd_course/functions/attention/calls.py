@@ -74,7 +74,7 @@ def tiled_attention(
     """Return the result of :func:`attention` without creating a tensor as large as the scores.
 
     :class:`TiledAttention` explains the equations. On a CUDA GPU with Triton installed, the
-    function uses :class:`TritonAttention` if there is no mask.
+    function uses :class:`TritonAttention` unless the caller passes a mask.
 
     Args:
         q: The queries. All arguments except ``block`` have the same meaning as in

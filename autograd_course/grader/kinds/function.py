@@ -144,7 +144,7 @@ class FunctionOrder:
     def also(self, finding: Finding) -> tuple[str, ...]:
         """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name stands for a mistake that no rule describes. If the finding leaves the correct
+        An empty name means that no rule describes the mistake. If the finding leaves the correct
         gradients unknown, the result is empty, because the later steps need the gradients.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:

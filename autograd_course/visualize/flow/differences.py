@@ -80,7 +80,7 @@ def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
 
 
 def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | None]]:
-    """Pair the nodes of two flows in forward order. ``None`` stands for a missing node."""
+    """Pair the nodes of two flows in forward order. A missing node is ``None``."""
     ours, theirs = ([_operation(flow, n.id) for n in flow.nodes] for flow in (one, other))
     for _, i, k, j, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         yield from zip_longest(range(i, k), range(j, m))

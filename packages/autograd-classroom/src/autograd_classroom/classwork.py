@@ -63,6 +63,16 @@ def executor(
             yield pool
 
 
+@contextmanager
+def open_for_grading(places: Places, about: Assignment) -> Iterator[Gradebook]:
+    """Open the gradebook for a single run, and prepare the folder of reports."""
+    files.prepare(places.reports)
+    places.make_room()
+    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        about.keep(book)
+        yield book
+
+
 def grade(
     places: Places,
     exercises: tuple[Entry, ...],
@@ -75,10 +85,7 @@ def grade(
 
     The return value is also false if a submitted file could not be graded.
     """
-    files.prepare(places.reports)
-    places.make_room()
-    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
-        about.keep(book)
+    with open_for_grading(places, about) as book:
         run = book.begin(INDEX.values(), grader_version(), resume=resume)
         try:
             found = _collect(book, places.submissions, exercises)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from autograd_classroom import console
 from autograd_classroom.assignment import Assignment
-from autograd_classroom.classwork import some
+from autograd_classroom.classwork import open_for_grading, some
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.grading.executor import Executor
-from autograd_classroom.grading.run import only_run, work
+from autograd_classroom.grading.run import work
 from autograd_classroom.grading.version import grader_version
 from autograd_classroom.ingest.collecting import Listing, listing
 from autograd_classroom.ingest.hand_in import Known, hand_in
@@ -53,10 +53,7 @@ def watch(
     Each verdict is in the gradebook before the next answer is judged. After a crash, the next call
     continues with the answers that are left.
     """
-    files.prepare(places.reports)
-    places.make_room()
-    with only_run(places.gradebook), Gradebook(places.gradebook) as book:
-        about.keep(book)
+    with open_for_grading(places, about) as book:
         known: Known = {}
         for _ in changes:
             before = _verdicts(book)

@@ -288,8 +288,7 @@ def _singular(
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
         return []
     evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
-    return [evidence] if finite and not evidence.forward.failure else []
+    return [evidence] if _is_defined(evidence) else []
 
 
 def _other_numbers(
@@ -300,10 +299,15 @@ def _other_numbers(
     if not any(one is not other for one, other in zip(args, case, strict=True)):
         return []
     evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
     direct = evidence.contract.direct
-    failed = evidence.forward.failure or (direct and direct.failure)
-    return [evidence] if finite and not failed else []
+    failed = direct is not None and direct.failure is not None
+    return [evidence] if _is_defined(evidence) and not failed else []
+
+
+def _is_defined(evidence: Evidence) -> bool:
+    """Whether ``forward`` ran without an error and returned only finite values."""
+    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
+    return finite and not evidence.forward.failure
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
