@@ -6,7 +6,9 @@ It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the
 either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
 the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
 This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
-from another seed. "Wrong" counts the repairs that fail it. The times are search times.
+from another seed. "Wrong" counts the repairs that fail it. "Step" counts the mistakes for which the
+report names the step of ``forward`` that ``backward`` differentiates incorrectly. The times are
+search times.
 
 The search was first developed on all files except for those named ``held_out``, which were written
 afterwards. Later, edits were added for mistakes in these files as well, so none of them is unseen.
@@ -80,6 +82,7 @@ class Outcome:
     mistake: Mistake
     rule: str
     told: str
+    step: str
     repair: str
     line: bool
     right: bool | None  # None if there is no repair
@@ -97,6 +100,7 @@ def outcome(mistake: Mistake) -> Outcome:
         result: Any = result_of(exercise, judge(exercise, answer), stage="repair")
         told, rule = result._text(), result.finding.rule if result.finding else result.status
         begun = time.perf_counter()
+        step = result.finding.clue if result.finding else None
         repair = result.repair if result.status == "wrong" else None
     else:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
@@ -104,10 +108,12 @@ def outcome(mistake: Mistake) -> Outcome:
         told = str(diagnose(answer, scope["inputs"](), repair=False, **options))
         rule = next((f.rule for f in result.findings), "nothing")
         begun = time.perf_counter()
+        step = next((f.clue for f in result.findings if f.clue), None)
         repair = result.repair
     seconds = time.perf_counter() - begun
+    said = step.sentence if step else ""
     if repair is None:
-        return Outcome(mistake, rule, told, "", False, None, seconds)
+        return Outcome(mistake, rule, told, said, "", False, None, seconds)
     changed = patched(
         Path(repair.file).read_text(encoding="utf-8").splitlines(True), repair.changes
     )
@@ -115,6 +121,7 @@ def outcome(mistake: Mistake) -> Outcome:
         mistake,
         rule,
         told,
+        said,
         str(repair),
         _is_on_line(repair, scope),
         _is_right(mistake, repair, changed),
@@ -232,11 +239,21 @@ def main() -> None:
             title = f"{it.mistake.subject}/{it.mistake.name}"
             print(f"\n{'=' * 100}\n{title}\n{it.mistake.text}\n{it.told}")
             print(
+                it.step or "no step",
                 it.repair or "no repair",
                 f"· line {it.line} · right {it.right} · {it.seconds:.2f} s",
+                sep="\n",
             )
     table = Table(
-        "subject", "mistakes", "repaired", "line", "right", "wrong", "median, s", "largest, s"
+        "subject",
+        "mistakes",
+        "step",
+        "repaired",
+        "line",
+        "right",
+        "wrong",
+        "median, s",
+        "largest, s",
     )
     subjects = [*dict.fromkeys(it.mistake.subject for it in outcomes)]
     for subject in [*subjects, "held_out", ""]:
@@ -245,7 +262,12 @@ def main() -> None:
             continue
         repaired = [it for it in rows if it.right is not None]
         seconds = [it.seconds for it in rows]
-        counts = len(rows), len(repaired), sum(it.line for it in rows)
+        counts = (
+            len(rows),
+            sum(map(bool, (it.step for it in rows))),
+            len(repaired),
+            sum(it.line for it in rows),
+        )
         judged = sum(it.right is True for it in rows), sum(it.right is False for it in rows)
         times = f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"
         table.add_row(subject or "all", *map(str, (*counts, *judged)), *times)

@@ -54,13 +54,13 @@ from autograd_doctor._probes import Level, probes_for
 from autograd_doctor._probes.core import agrees_for, choose_precision
 from autograd_doctor._repair.elsewhere import answers_to
 from autograd_doctor._repair.runner import Question
-from autograd_doctor._repair.verification import find_repair, with_search
+from autograd_doctor._repair.verification import find_clue, find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.repair import Repair
 
 Examinable = type[Function] | Callable[..., Any]
@@ -192,9 +192,10 @@ def diagnose(
             *(() if sampler else blind_spots(evidence)),
         )
         search = partial(_repaired, case, findings, evidence, seed, time_limit)
+        trace = partial(_traced, case, evidence, seed, time_limit)
         return Diagnosis(
             case.subject.name,
-            tuple(with_search(findings, search, level)) if repair else findings,
+            tuple(with_search(findings, search, trace, level)) if repair else findings,
             examined=(*examined(level, evidence, designed, missing), *remarks),
             limits=remarks,
             level=level,
@@ -214,6 +215,23 @@ def _repaired(
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
     """Search for a repair with the settings of the diagnosis, and hide the code's output."""
+    with _as_diagnosed(case, seed, time_limit):
+        return find_repair(case, findings, evidence, seed, finding, others)
+    return None
+
+
+def _traced(
+    case: Case, evidence: Sequence[Evidence], seed: int, time_limit: float, finding: Finding
+) -> Clue | None:
+    """Find the mistaken step of forward with the settings of the diagnosis."""
+    with _as_diagnosed(case, seed, time_limit):
+        return find_clue(case, evidence, seed, finding)
+    return None
+
+
+@contextmanager
+def _as_diagnosed(case: Case, seed: int, time_limit: float) -> Iterator[None]:
+    """Run the block with the settings of the diagnosis, and hide the code's output and errors."""
     try:
         with (
             paused(),
@@ -223,10 +241,9 @@ def _repaired(
             passes_within(time_limit),
             redirect_stdout(io.StringIO()),
         ):
-            return find_repair(case, findings, evidence, seed, finding, others)
+            yield
     except Exception:  # a report without a repair is better than none
         logging.getLogger(__name__).debug("The search for a repair failed.", exc_info=True)
-    return None
 
 
 def assert_gradients(

@@ -9,7 +9,7 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Self
 
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import distinguish, element, number, sentence
 
 if TYPE_CHECKING:
@@ -301,9 +301,8 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "at", str(evidence["line"])
     if evidence.get("call"):
         yield "call", str(evidence["call"])
-    if finding.repair:
-        yield from repair_rows(finding.repair)
-    found = finding.repair is not None and not finding.repair.left
+    yield from search_rows(finding)
+    found = finding.clue or (finding.repair and not finding.repair.left)
     if finding.hint and not (found and finding.rule in SAYS_HOW_TO_SEARCH):
         yield "hint", finding.hint
     if finding.rule in BY_DESIGN:
@@ -320,6 +319,19 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "if meant", STATED.format(evidence["stated_design"], finding.rule)
     if finding.lesson:
         yield "lesson", finding.lesson
+
+
+def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield the step of ``forward`` that explains the error, and the repair, if they are known."""
+    if finding.clue:
+        yield from clue_rows(finding.clue)
+    if finding.repair:
+        yield from repair_rows(finding.repair)
+
+
+def clue_rows(clue: Clue) -> Iterator[tuple[str, str]]:
+    """Yield the sentence of a clue and its line."""
+    yield "because", f"{clue.sentence} See line {clue.line} of {clue.where}."
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:

@@ -104,7 +104,7 @@ class Diagnosis:
         return as_html(self)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict immediately. Add the repair as soon as the search has found one."""
+        """Show the verdict immediately. Add the clue and the repair as soon as they are found."""
         from IPython import display
 
         from autograd_doctor._report.report import repair_card
@@ -114,7 +114,7 @@ class Diagnosis:
         verdict = replace(self, findings=without_search(self.findings))
         show: Any = display.display
         show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)
-        if self.repair:
+        if self.repair or any(finding.clue for finding in self.findings):
             show(repair_card(self), raw=True)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -5,12 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from autograd_doctor.repair import Repair
 
 Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Clue:
+    """A step of ``forward`` that explains why a gradient is wrong.
+
+    Attributes:
+        file: The path of the file, or Python's name for a notebook cell.
+        line: The line of the step.
+        sentence: A sentence that says how ``backward`` differentiates this step.
+    """
+
+    file: str
+    line: int
+    sentence: str
+
+    @property
+    def where(self) -> str:
+        """A phrase that names the file."""
+        return place_of(self.file)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the clue as a JSON-compatible dictionary."""
+        return {"file": self.file, "line": self.line, "sentence": self.sentence}
+
+
+def place_of(file: str) -> str:
+    """Return a phrase that names a file. For a notebook cell, this is "the cell"."""
+    path = Path(file)
+    in_notebook = not path.suffix or "ipykernel" in file or file.startswith("<")
+    return "the cell" if in_notebook else path.name
 
 
 @dataclass(frozen=True)
@@ -22,7 +54,7 @@ class Finding:
     data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson about
     this problem. ``search`` finds the :attr:`repair`. Its argument maps descriptions to the
     arguments of other calls for which the repair must be correct. By default, these calls are
-    variations of the example.
+    variations of the example. ``trace`` finds the :attr:`clue`.
     """
 
     rule: str
@@ -32,6 +64,7 @@ class Finding:
     hint: str = ""
     lesson: str = ""
     search: Callable[..., Repair | None] | None = field(default=None, repr=False, compare=False)
+    trace: Callable[[], Clue | None] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def repair(self) -> Repair | None:
@@ -43,9 +76,16 @@ class Finding:
         """
         return self.search() if self.search else None
 
+    @cached_property
+    def clue(self) -> Clue | None:
+        """The step of ``forward`` whose derivative is wrong, if a single mistake in the derivative
+        of this step explains the gradients.
+        """
+        return self.trace() if self.trace else None
+
     def __getstate__(self) -> dict[str, Any]:
-        # the callable behind the search stays in this process
-        return {**self.__dict__, "search": None}
+        # the callables stay in this process
+        return {**self.__dict__, "search": None, "trace": None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as a JSON-compatible dictionary."""
@@ -56,10 +96,11 @@ class Finding:
             "evidence": dict(self.evidence),
             "hint": self.hint,
             "lesson": self.lesson,
+            "clue": self.clue.to_dict() if self.clue else None,
             "repair": self.repair.to_dict() if self.repair else None,
         }
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings without repairs and without references to the process that created them."""
-    return tuple(replace(finding, search=None) for finding in findings)
+    """Return findings without repairs, clues, and references to the process that created them."""
+    return tuple(replace(finding, search=None, trace=None) for finding in findings)

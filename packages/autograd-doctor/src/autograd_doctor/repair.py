@@ -14,6 +14,8 @@ from pathlib import Path
 from tokenize import detect_encoding
 from typing import TYPE_CHECKING, Any
 
+from autograd_doctor.finding import place_of
+
 if TYPE_CHECKING:
     from autograd_doctor.jacobians import Jacobians
 
@@ -98,9 +100,7 @@ class Repair:
     @property
     def where(self) -> str:
         """A phrase that names the file."""
-        path = Path(self.file)
-        in_notebook = not path.suffix or "ipykernel" in self.file or self.file.startswith("<")
-        return "the cell" if in_notebook else path.name
+        return place_of(self.file)
 
     @property
     def reason(self) -> str:

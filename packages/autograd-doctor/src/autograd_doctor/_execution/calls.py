@@ -135,11 +135,12 @@ def users_line(error: BaseException) -> str:
 
 def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
     """Return the innermost line of user code in a stack."""
-    own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
+    own = [frame for frame in frames if frame.line and is_users_file(frame.filename)]
     return f"{own[-1].name}: {own[-1].line}" if own else ""
 
 
-def _is_the_users(filename: str) -> bool:
+def is_users_file(filename: str) -> bool:
+    """Whether a file belongs neither to Python's standard library, to PyTorch nor to the doctor."""
     standard = filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
     return not standard and not filename.startswith(_OURS_OR_TORCHS)
 

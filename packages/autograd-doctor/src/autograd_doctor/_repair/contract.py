@@ -708,6 +708,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
                 asked.append(((node_, "slice", None), str(index)))
             case ast.Name(name, ast.Load()) if name in flags:
                 asked.append((place, name))
+    own = _own_positions(method)
     times = Counter(text for _, text in asked)  # the author copied a line and kept the index
     numbers = [str(k) for k in range(len(definition.parameters))]
     pairs = [
@@ -716,8 +717,26 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         for other in (flags if text in flags else numbers)
         if other != text
     ]
-    for place, _, other in sorted(pairs, key=lambda it: times[it[2]] - times[it[1]]):
+
+    def unlikely(pair: tuple[Place, str, str]) -> tuple[bool, int]:
+        place, text, other = pair
+        return own.get(id(place[0])) != other, times[other] - times[text]
+
+    for place, _, other in sorted(pairs, key=unlikely):
         yield ((method, _edit(place, parse(other))),)
+
+
+def _own_positions(method: Method) -> dict[int, str]:
+    """For each node in a line that computes a gradient, return the position of its input."""
+    returned = {node.id: str(k) for _, k, node in _returned(method) if isinstance(node, ast.Name)}
+    return {
+        id(node): returned[name]
+        for _, statement in _statements(method)
+        if isinstance(statement, ast.Assign)
+        for name in _names_stored(statement.targets[0])
+        if name in returned
+        for node in ast.walk(statement)
+    }
 
 
 def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
@@ -995,7 +1014,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "zero-dim": (take_any_dims,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
-    "missing-gradient": (renumber_flags, ask_for_own_flag),
+    "missing-gradient": (renumber_flags, ask_for_own_flag, ask_other_flag),
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -120,6 +120,17 @@ class Scope:
         named = [name for name in self.names if re.search(r"dim|axis", name)]
         used = [name for name in _used_as_dims(self.method) if name in self.names]
         return [*dict.fromkeys([*named, *used]), "-1", "0", "1"]
+
+    @property
+    def loops(self) -> dict[str, set[int]]:
+        """For each variable of a loop, the ids of the nodes in its loops."""
+        inside: dict[str, set[int]] = {}
+        for loop in ast.walk(self.method):
+            if isinstance(loop, ast.For):
+                for name in ast.walk(loop.target):
+                    if isinstance(name, ast.Name):
+                        inside.setdefault(name.id, set()).update(map(id, ast.walk(loop)))
+        return inside
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
@@ -238,10 +249,25 @@ class Kind:
 
 
 def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
-    """Yield every possible edit of a method. The most likely kinds come first."""
+    """Yield every possible edit of a method. The most likely kinds come first.
+
+    No edit uses the variable of a loop outside the loop, because it always has the same value there
+    and can be right by coincidence.
+    """
+    loops = scope.loops
     for kind in kinds:
         for place, new in kind.generate(scope):
-            yield Edit(kind.name, kind.cost, place, new)
+            edit = Edit(kind.name, kind.cost, place, new)
+            if not loops or all(id(place[0]) in loops[name] for name in _added(edit, loops)):
+                yield edit
+
+
+def _added(edit: Edit, names: Collection[str]) -> set[str]:
+    """Return which of some names an edit adds to the code."""
+    new = edit.new if isinstance(edit.new, tuple) else (edit.new,)
+    used = {it.id for node in new for it in ast.walk(node) if isinstance(it, ast.Name)}
+    before = {it.id for it in ast.walk(edit.old) if isinstance(it, ast.Name)}
+    return (used - before).intersection(names)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -417,6 +417,8 @@ class InProcess:
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
         """Yield formulas that make a group of gradients correct."""
+        loops = scope.loops  # a formula is outside all loops
+        scope = replace(scope, names=[name for name in scope.names if name not in loops])
         words = self._words(scope)
         tensors = self._tensor_formulas(scope, words, concerns)
         numbers = self._number_formulas(scope, words, concerns)

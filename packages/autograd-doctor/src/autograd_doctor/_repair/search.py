@@ -140,7 +140,7 @@ def search(
     deadline = runner.now() + (SECONDS if seconds is None else seconds)
     fixes = fixes_for(Definition(runner.methods), finding)
     found = (it for fix in fixes for it in _candidate(fix))
-    if repair := _first_verified(runner, found, deadline):
+    if repair := _first_verified(runner, found, deadline, patient=True):
         return repair
     if finding.rule == "forward-mismatch":
         return _first_verified(runner, islice(_right_outputs(runner, deadline), MOST_VERIFIED))
@@ -155,11 +155,16 @@ def search(
 
 
 def _first_verified(
-    runner: Runner, candidates: Iterable[Candidate], deadline: float = math.inf
+    runner: Runner,
+    candidates: Iterable[Candidate],
+    deadline: float = math.inf,
+    *,
+    patient: bool = False,
 ) -> Repair | None:
     """Return the first repair that removes all errors.
 
-    If there is none, return the first repair that removes one of several errors.
+    If there is none, return the first repair that removes one of several errors. Unless ``patient``
+    is set, do not look further if the values are right and only an error of another kind is left.
     """
     partial = None
     try:
@@ -175,7 +180,7 @@ def _first_verified(
                     kinds=tuple(dict.fromkeys(filter(None, map(said_of, candidate.edits)))),
                     signatures=tuple(signature(*it) for it in candidate.fix),
                 )
-                if not found.left or found.checked_on:
+                if not found.left or (found.checked_on and not patient):
                     return found
                 partial = partial or found
     except TimeUp:

@@ -32,28 +32,34 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
+from autograd_doctor._repair.mistaken_step import find_mistaken_step
 from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence, Failure
-from autograd_doctor.finding import Finding
+from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import listed, sentence
 from autograd_doctor.jacobians import Jacobians, compute_jacobians
 from autograd_doctor.memory import DispatchMode, operation_name
 from autograd_doctor.repair import Repair
 
 EXAMPLE = "your example"
+OTHER_VALUES = "other values"
 SECONDS = 1.0  # CPU time, for the search and for verification together
+SECONDS_OF_A_CLUE = 0.3  # CPU time
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
 def with_search(
     findings: Sequence[Finding],
     search: Callable[..., Repair | None],
+    trace: Callable[..., Clue | None],
     level: str,
 ) -> Iterator[Finding]:
     """Yield the findings, and attach a search to each finding that might have a repair.
+
+    An error about wrong values also gets a trace.
 
     If there are several errors, only the first error gets a search, because the other errors can be
     consequences of the first.
@@ -64,7 +70,9 @@ def with_search(
     for found in findings:
         told = found.severity == "warning" or level == "full"
         if not undeclared and (found is first or (not first and told and found.rule in FIXES)):
-            yield replace(found, search=partial(search, found))
+            of_values = found is first and RULES[found.rule].family == "values"
+            traced = partial(trace, found) if of_values else None
+            yield replace(found, search=partial(search, found), trace=traced)
         else:
             yield found
 
@@ -97,7 +105,9 @@ def find_repair(
     """
     if case.subject.function is None:
         return None
-    others = dict(_other_inputs(case.args, seed)) if others is None else others
+    others = dict(_other_inputs(case, seed)) if others is None else others
+    if larger := _larger_values(case, seed):
+        others = {**others, OTHER_VALUES: larger}
     if any(on_cpu(value) is not value for value in case.args):
         case = _on_cpu(case)
         seen = case.collect(seed, thorough=False)
@@ -116,6 +126,23 @@ def find_repair(
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
+    return None
+
+
+def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding) -> Clue | None:
+    """Return the step of ``forward`` that explains the wrong gradients, or ``None``.
+
+    Args:
+        case: The diagnosed case.
+        seen: The evidence, with the expected gradients.
+        seed: The seed of the diagnosis.
+        finding: A finding about wrong values.
+    """
+    function, names = case.subject.function, case.subject.parameters
+    if function is None or case.surrogate is not None:
+        return None
+    with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
+        return find_mistaken_step(function, finding.rule, seen, names, seed)
     return None
 
 
@@ -180,7 +207,7 @@ def _verified(
     is_error = finding.severity == "error"
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
-    checked_on = (EXAMPLE, "other values", *[what for what in left if what in others])
+    checked_on = tuple(dict.fromkeys((EXAMPLE, OTHER_VALUES, *(it for it in left if it in others))))
     removes = "" if is_error else finding.rule
     return Repair("", (), checked_on, removes, compute=compute, made=function)
 
@@ -295,7 +322,7 @@ def _partial(
         gone = not rules.intersection(FORWARD_RULES)
     elif RULES[finding.rule].family in VALUE_FAMILIES:
         if all(RULES[found.rule].family in OTHER_USES for found in errors):
-            checked_on = (EXAMPLE, "other values")
+            checked_on = (EXAMPLE, OTHER_VALUES)
             return Repair("", (), checked_on, left=_sentence(errors), made=function)
         wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
         if not (still and still < wrong):
@@ -364,9 +391,10 @@ def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evi
     return seen
 
 
-def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _other_inputs(case: Case, seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield arguments that ``diagnose`` does not try by itself, each with a description."""
-    for other in _with_other_lengths(args):
+    args = case.args
+    for other in _with_other_lengths(case, seed):
         yield f"inputs of {_shapes(other)}", other
     whole = [isinstance(value, Tensor) and not is_float(value) for value in args]
     if any(whole):
@@ -412,12 +440,56 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     return other.to(value)
 
 
-def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with one length changed in all tensors that have it."""
-    tensors = [value for value in args if isinstance(value, Tensor)]
+def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the arguments with one length changed in all tensors that have it.
+
+    If the Function does not accept a length, the length is doubled, because another length may have
+    to divide it.
+    """
+    tensors = [value for value in case.args if isinstance(value, Tensor)]
     lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
     for length in islice(lengths, LENGTHS):
-        yield tuple(_leaf(with_other_length(value, length), value) for value in args)
+        other = tuple(_leaf(with_other_length(it, length), it) for it in case.args)
+        if not _accepts(case, other, seed):
+            other = tuple(_leaf(_with_twice_the_length(it, length), it) for it in case.args)
+        yield other
+
+
+def _with_twice_the_length(value: Any, length: int) -> Any:
+    """Append a changed copy of a tensor along each dim of this length.
+
+    The integers in the copy are larger if all integers are distinct, so that a permutation stays a
+    permutation.
+    """
+    if not isinstance(value, Tensor):
+        return value
+    for dim in range(value.dim()):
+        if value.shape[dim] == length:
+            copy = value.flip(dim)
+            if is_float(value):
+                copy = 0.75 * copy
+            elif value.dtype != torch.bool and value.unique().numel() == value.numel():
+                copy = copy + length
+            value = torch.cat([value, copy], dim)
+    return value
+
+
+def _larger_values(case: Case, seed: int) -> tuple[Any, ...] | None:
+    """Return larger values of the opposite sign, or of the same sign if ``forward`` needs it.
+
+    An edit can be right by coincidence if a value is always positive, or always close to 0.
+    """
+    for factor in (-3.0, 3.0):
+        other = tuple(_leaf(factor * it, it) if is_float(it) else it for it in case.args)
+        if _accepts(case, other, seed):
+            return other
+    return None
+
+
+def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:
+    """Whether ``forward`` returns finite values."""
+    run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
+    return not isinstance(run, Failure) and all(bool(it.isfinite().all()) for it in run.tensors)
 
 
 def _leaf(value: Any, like: Any) -> Any:

@@ -47,14 +47,13 @@ def as_html(diagnosis: Diagnosis) -> str:
 
 
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
-    """Return only the suggested repairs, as plain text and as HTML.
+    """Return only the clues and the suggested repairs, as plain text and as HTML.
 
     If the report shows Jacobians, the HTML shows the Jacobians of the repaired Function.
     """
-    headline = f"{diagnosis.subject} · a repair"
-    repairs = [it for finding in diagnosis.findings if (it := finding.repair)]
-    sections = [[*card.repair_rows(repair)] for repair in repairs]
-    after = repairs[0].jacobians if diagnosis.jacobians else None
+    headline = f"{diagnosis.subject} · {'a repair' if diagnosis.repair else 'the cause'}"
+    sections = [rows for finding in diagnosis.findings if (rows := [*card.search_rows(finding)])]
+    after = diagnosis.repair.jacobians if diagnosis.jacobians and diagnosis.repair else None
     figure = heatmap.as_html(after) if after else ""
     return {
         "text/plain": card.as_text(headline, *sections),

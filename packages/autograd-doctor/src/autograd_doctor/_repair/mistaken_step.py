@@ -1,0 +1,517 @@
+"""Find the step of ``forward`` that ``backward`` differentiates incorrectly.
+
+``forward`` runs once with autograd, which records its steps and can differentiate them. Then the
+derivative of one step at a time is replaced by a typical mistake: it is 0, as if an operand were a
+constant, or 1, as if the step were not there. If the result equals the author's wrong gradient, the
+mistake is in this step. The code of ``backward`` does not matter for this.
+
+Only a gradient that agrees on the example and on other inputs counts. If ``forward`` cannot run
+with autograd, or if autograd does not return the expected gradient, nothing is found.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.overrides import TorchFunctionMode
+
+from autograd_doctor._execution.calls import USERS, fresh, is_users_file, takes_ctx
+from autograd_doctor._execution.isolation import reseed
+from autograd_doctor._numerics.closeness import size, within
+from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor.errors import CannotDiagnoseError
+from autograd_doctor.evidence import RANDOM, Evidence, Expected
+from autograd_doctor.finding import Clue
+from autograd_doctor.formatting import listed
+
+SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
+MOST_STEPS = 60
+MOST_LINES = 2  # if more lines explain the gradient, the mistake could be in any of them
+LONGEST = 60  # characters of an expression in a sentence
+CLOSE = 1e-7  # relative difference of two equal gradients
+
+Grads = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """The expression in the author's source that executed a step.
+
+    ``call`` repeats the step with another tensor in the place of ``argument``, its first operand.
+    ``operands`` are in the order of the step, in which ``2 * x`` starts with ``x``.
+    """
+
+    file: str
+    line: int
+    tree: ast.expr
+    operands: Sequence[ast.expr]
+    call: Callable[[Tensor], Any]
+    argument: Any
+
+    @property
+    def text(self) -> str:
+        """The source of the expression."""
+        return ast.unparse(self.tree)
+
+    def operand(self, number: int) -> str:
+        """Return the source of an operand, or ``""`` if unknown."""
+        return ast.unparse(self.operands[number]) if number < len(self.operands) else ""
+
+
+def _operands(tree: ast.expr, args: Sequence[Any], frame: FrameType) -> Sequence[ast.expr]:
+    """Return the operands of a step in the order of its arguments, if this order is known."""
+    match tree:
+        case ast.BinOp(left, _, right):
+            if len(args) > 1 and isinstance(args[1], Tensor):
+                return [left, right]
+            left_is_tensor = _is_tensor(left, frame)
+            if left_is_tensor is None:
+                right_is_tensor = _is_tensor(right, frame)
+                left_is_tensor = None if right_is_tensor is None else not right_is_tensor
+            return [] if left_is_tensor is None else [left, right][:: 1 if left_is_tensor else -1]
+        case ast.Call(ast.Attribute(ast.Name("torch" | "F"), _), given):
+            return given
+        case ast.Call(ast.Attribute(owner, _), given):
+            return [owner, *given]
+    return []
+
+
+def _is_tensor(node: ast.expr, frame: FrameType) -> bool | None:
+    """Whether the value of an expression is a tensor, or ``None`` if unknown."""
+    match node:
+        case ast.Constant():
+            return False
+        case ast.Name(name) if name in frame.f_locals:
+            return isinstance(frame.f_locals[name], Tensor)
+        case ast.Name(name):
+            return isinstance(frame.f_globals.get(name), Tensor)
+        case ast.UnaryOp(_, operand):
+            return _is_tensor(operand, frame)
+        case ast.BinOp(left, _, right):
+            parts = _is_tensor(left, frame), _is_tensor(right, frame)
+            return True if True in parts else None if None in parts else False
+        case ast.Call(ast.Attribute(ast.Name("math"), _)):
+            return False
+        case ast.Call(ast.Attribute(owner, _)):
+            return _is_tensor(owner, frame) or None
+    return None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A typical mistake in the derivative of a step.
+
+    ``what`` is the rest of a sentence about ``backward``. ``grads`` takes the gradients that the
+    step sends to its operands, and the gradient of its result. It returns the gradients with the
+    mistake.
+    """
+
+    node: Any
+    what: str
+    grads: Callable[[Grads, Tensor], Grads]
+
+    def hook(self, grad_inputs: Grads, grad_outputs: Grads) -> Grads | None:
+        """The hook that makes the mistake in autograd's graph."""
+        (sent, *_) = grad_outputs
+        return None if sent is None else self.grads(grad_inputs, sent)
+
+
+class _Lines(TorchFunctionMode):
+    """A context manager that records which expression created each node of the graph."""
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        super().__init__()
+        self.code: dict[Any, Code] = {}
+        self._arguments = {it.grad_fn for it in arguments if isinstance(it, Tensor)}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        frame = _users_frame(sys._getframe(1))
+        if args and frame and (tree := _expression_of(frame)):
+            rest, options = args[1:], kwargs or {}
+            code = Code(
+                frame.f_code.co_filename,
+                frame.f_lineno,
+                tree,
+                _operands(tree, args, frame),
+                lambda operand: func(operand, *rest, **options),
+                args[0],
+            )
+            for made in as_tuple(result):
+                if isinstance(made, Tensor):
+                    self._record(made.grad_fn, code)
+        return result
+
+    def _record(self, node: Any, code: Code) -> None:
+        known = node in self.code or node in self._arguments
+        if node is not None and node.next_functions and not known:
+            self.code[node] = code
+            for parent, _ in node.next_functions:  # one call can create several nodes
+                self._record(parent, code)
+
+
+def _users_frame(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and not is_users_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def _expression_of(frame: FrameType) -> ast.expr | None:
+    """Return the author's expression that a frame is evaluating."""
+    file = frame.f_code.co_filename
+    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
+    if position is None or None in position:
+        return None
+    first, last, left, right = position
+    assert first is not None
+    assert last is not None
+    lines = [linecache.getline(file, number) for number in range(first, last + 1)]
+    if not all(lines):
+        return None
+    lines[-1] = lines[-1].encode()[:right].decode(errors="ignore")
+    lines[0] = lines[0].encode()[left:].decode(errors="ignore")
+    text = "".join(lines)
+    try:
+        tree = ast.parse(f"({text})", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+    return tree
+
+
+# --------------------------------------------------------------------------------------------------
+# Forward with autograd.
+# --------------------------------------------------------------------------------------------------
+
+
+class _Recorded:
+    """The graph of the author's ``forward`` for one set of inputs."""
+
+    def __init__(self, function: type[Function], evidence: Evidence, seed: int) -> None:
+        self.leaves, args = fresh(evidence.inputs, evidence.wanted)
+        ctx = [_Ctx(len(args))] if takes_ctx(function) else []
+        lines = _Lines(args)
+        reseed(seed)
+        with torch.enable_grad(), lines:
+            outputs = as_tuple(function.forward(*ctx, *args))
+        sent = evidence.values.vjps[RANDOM].grad_outputs
+        floats = [out for out in outputs if is_float(out)]
+        pairs = [
+            (out, g)
+            for out, g in zip(floats, sent, strict=False)
+            if g is not None and out.requires_grad and out.shape == g.shape
+        ]
+        self.outputs = [out for out, _ in pairs]
+        # with `grad_outputs`, autograd would import SymPy, which takes longer than everything else
+        self._totals = [_real(out * g.conj()).sum() for out, g in pairs]
+        self.code = lines.code
+
+    def gradients(self) -> Grads:
+        return torch.autograd.grad(
+            self._totals, self.leaves, retain_graph=True, materialize_grads=True
+        )
+
+    def gradients_with(self, mistake: Mistake) -> Grads | None:
+        handle = mistake.node.register_hook(mistake.hook)
+        try:
+            return self.gradients()
+        except USERS:  # the mistake does not fit the shapes of this step
+            return None
+        finally:
+            handle.remove()
+
+    def steps(self) -> Sequence[Any]:
+        """Return the nodes with known code, from the outputs to the inputs."""
+        found: dict[Any, None] = {}
+        level = [out.grad_fn for out in self.outputs]
+        while level:
+            known = dict.fromkeys(node for node in level if node in self.code)
+            found |= {node: None for node in known if node not in found}
+            level = [
+                parent for node in dict.fromkeys(level) if node for parent, _ in node.next_functions
+            ]
+            if len(found) > MOST_STEPS:
+                return []
+        return [*found]
+
+
+def _real(value: Tensor) -> Tensor:
+    return value.real if value.is_complex() else value
+
+
+class _Ctx(SimpleNamespace):
+    """A stand-in for ``ctx``. It accepts everything that ``forward`` stores."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__(needs_input_grad=(True,) * inputs, saved_tensors=())
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        pass
+
+    mark_non_differentiable = mark_dirty
+
+    def set_materialize_grads(self, value: bool) -> None:
+        pass
+
+
+# --------------------------------------------------------------------------------------------------
+# Typical mistakes in the derivative of one step.
+# --------------------------------------------------------------------------------------------------
+
+# Operations that pass a gradient on or block it.
+GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
+FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # their derivatives have a minus
+
+
+def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
+    """Yield typical mistakes in the derivative of a step, most specific first."""
+    name = node.name().rstrip("0123456789").removesuffix("Backward").lower()
+    step = f"`{_short(code.text)}`"
+    operands = [k for k, (parent, _) in enumerate(node.next_functions) if parent is not None]
+    for k in operands:
+        for what, grad in _typical(node, name, k, code):
+            yield Mistake(node, f"{what} {step}", _with(k, grad))
+    if operands == [0]:
+        yield Mistake(node, f"takes 1 as the derivative of {step}", _with(0, _plain))
+        yield Mistake(node, f"takes -1 as the derivative of {step}", _with(0, _minus))
+        yield Mistake(node, f"treats {step} as a constant", _with(0, _nothing))
+        return
+    for k in operands:
+        if operand := code.operand(k):
+            part = f"`{_short(operand)}` in {step}"
+            yield Mistake(node, f"treats {part} as a constant", _with(k, _nothing))
+            yield Mistake(node, f"has the wrong sign for {part}", _with(k, _opposite))
+
+
+Grad = Callable[[Tensor, Tensor], Tensor]
+"""A wrong gradient of an operand, from its right gradient and from the gradient of the result."""
+
+
+def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Grad]]:
+    """Yield mistakes that are typical of an operation, and how to make them for operand ``k``."""
+    other = code.operand(1 - k) if isinstance(code.tree, ast.BinOp) else ""
+    if name == "mul" and other and other != code.operand(k):
+        yield f"leaves out the factor `{_short(other)}` of", _plain
+    elif name == "div" and other:
+        yield f"leaves out the division by `{_short(other)}` in", _plain if k == 0 else _opposite
+        if k == 1:
+            yield (
+                "forgets to square the denominator in the derivative of",
+                lambda g, sent: _fitted(-sent * node._saved_self / node._saved_other, g),
+            )
+    elif name.startswith(GATES):
+        yield "passes on the whole gradient, as if nothing happened in", _plain
+    elif name in ("mean", "var", "std"):
+        yield (
+            "leaves out the division by the number of elements in",
+            lambda g, sent: g * (g.numel() / sent.numel()),
+        )
+    elif name == "pow" and k == 0 and isinstance(node._saved_exponent, int | float):
+        power = node._saved_exponent
+        yield f"leaves out the factor {power:g} in the derivative of", lambda g, _: g / power
+    elif name == "sqrt":
+        yield "leaves out the factor 1/2 in the derivative of", lambda g, _: 2 * g
+    elif name == "softmax":
+        yield (
+            "leaves out the sum over all outputs in the derivative of",
+            lambda g, sent: node._saved_result * sent,
+        )
+    elif name == "cumsum":
+        dim = (node._saved_dim + 2**63) % 2**64 - 2**63  # PyTorch shows -1 as an unsigned number
+        yield "adds up from the wrong end in the derivative of", lambda _, sent: sent.cumsum(dim)
+    elif name == "linalgvectornorm":
+        yield (
+            "leaves out the division by the norm in the derivative of",
+            lambda g, sent: (
+                node._saved_self * sent if sent.dim() == g.dim() else g * node._saved_result
+            ),
+        )
+    elif name == "mm":
+        yield (
+            f"does not transpose `{_short(other)}` in the derivative of",
+            lambda g, sent: sent @ node._saved_mat2 if k == 0 else node._saved_self @ sent,
+        )
+    if name in FALLING:
+        yield "has the wrong sign for the derivative of", _opposite
+    if k == 0 and len(node.next_functions) == 1:
+        yield (
+            "takes the result in the place of the argument in the derivative of",
+            (lambda g, sent: _at_the_result(code, g, sent)),
+        )
+
+
+def _at_the_result(code: Code, grad: Tensor, sent: Tensor) -> Tensor:
+    """Return the gradient if the derivative is evaluated at the result of the step."""
+    with torch.enable_grad():
+        argument = code.argument.detach()
+        result = code.call(argument).detach().requires_grad_()
+        found: Tensor = torch.autograd.grad((code.call(result) * sent).sum(), result)[0]
+    return found
+
+
+def _with(k: int, grad: Grad) -> Callable[[Grads, Tensor], Grads]:
+    """Return a function that replaces the gradient of one operand."""
+
+    def grads(right: Grads, sent: Tensor) -> Grads:
+        own = right[k]
+        return right if own is None else (*right[:k], grad(own, sent), *right[k + 1 :])
+
+    return grads
+
+
+def _plain(grad: Tensor, sent: Tensor) -> Tensor:
+    return _fitted(sent, grad)
+
+
+def _minus(grad: Tensor, sent: Tensor) -> Tensor:
+    return -_fitted(sent, grad)
+
+
+def _nothing(grad: Tensor, sent: Tensor) -> Tensor:
+    return torch.zeros_like(grad)
+
+
+def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
+    return -grad
+
+
+def _fitted(sent: Tensor, like: Tensor) -> Tensor:
+    """Sum or expand a gradient to the shape of another one."""
+    large = sent.numel() >= like.numel()
+    return sent.sum_to_size(like.shape) if large else sent.expand_as(like)
+
+
+def _short(text: str) -> str:
+    return textwrap.shorten(text, LONGEST, placeholder=" …")
+
+
+# --------------------------------------------------------------------------------------------------
+# The step whose mistake explains the author's gradient.
+# --------------------------------------------------------------------------------------------------
+
+
+Key = tuple[str, int, str]
+"""The file, the line and the description of a mistake."""
+
+Explanations = dict[Key, tuple[int, ...]]
+"""For each mistake, the gradients that it explains."""
+
+# Everything on a path between two forks has the same effect, and the first one says it best.
+ON_A_PATH = ("treats ", "has the wrong sign for `")
+OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that a sign is wrong
+
+
+def find_mistaken_step(
+    function: type[Function], rule: str, seen: Sequence[Evidence], names: Sequence[str], seed: int
+) -> Clue | None:
+    """Return the step of ``forward`` that explains wrong gradients, or ``None`` if none does.
+
+    Args:
+        function: A Function.
+        rule: The rule of the finding.
+        seen: Evidence from the example and from other inputs, with the expected gradients.
+        names: The names of all inputs.
+        seed: The seed of the diagnosis.
+    """
+    known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
+    found: Explanations = {}
+    for number, evidence in enumerate(known[:SAMPLES]):
+        try:
+            explained = _explanations(function, evidence, seed, found if number else None)
+        except (*USERS, CannotDiagnoseError):
+            return None
+        found = (
+            explained if number == 0 else {k: v for k, v in found.items() if v == explained.get(k)}
+        )
+        found = {key: slots for key, slots in found.items() if _fits(rule, key)}
+        if not found:
+            return None
+    most = max(map(len, found.values()))
+    best = [key for key, slots in found.items() if len(slots) == most]
+    best.sort(key=lambda key: key[2].startswith(ON_A_PATH))
+    file, line, what = best[0]
+    lines = {line for _, line, _ in best}
+    if len(lines) > MOST_LINES and not what.startswith(ON_A_PATH):
+        return None
+    inputs = [f"`{names[known[0].wanted[slot]]}`" for slot in found[best[0]]]
+    gradients = "gradients" if len(inputs) > 1 else "gradient"
+    return Clue(file, line, f"For the {gradients} of {listed(inputs)}, `backward` {what}.")
+
+
+def _fits(rule: str, mistake: Key) -> bool:
+    """Whether a mistake says more than the rule does, and not the same in other words."""
+    what = mistake[2]
+    if rule == "constant-factor":
+        return what.startswith(("leaves out", "forgets"))
+    return rule not in OF_SIGNS or not what.startswith(("has the wrong sign", "takes -1"))
+
+
+def _explanations(
+    function: type[Function], evidence: Evidence, seed: int, only: Collection[Key] | None
+) -> Explanations:
+    """Return the mistakes that explain a wrong gradient, and the gradients that they explain.
+
+    ``only`` restricts the search to some mistakes.
+    """
+    expected = evidence.values.expected[RANDOM]
+    grads = evidence.values.vjps[RANDOM].grads
+    wrong = [
+        slot
+        for slot, (grad, right) in enumerate(zip(grads, expected, strict=True))
+        if grad is not None and bool(grad.any()) and not _agrees(grad, right)
+    ]
+    recorded = _Recorded(function, evidence, seed)
+    if not wrong or not recorded.outputs:
+        return {}
+    if not all(map(_agrees, recorded.gradients(), expected)):
+        return {}  # autograd does not see all that forward computes
+    found: Explanations = {}
+    for node in recorded.steps():
+        code = recorded.code[node]
+        for mistake in mistakes_in(node, code):
+            key = code.file, code.line, mistake.what
+            if only is not None and key not in only:
+                continue
+            made = recorded.gradients_with(mistake)
+            slots = tuple(k for k in wrong if made and _equal(made[k], grads[k], expected[k]))
+            if slots:
+                found.setdefault(key, slots)
+    return found
+
+
+def _agrees(grad: Tensor | None, expected: Expected) -> bool:
+    if grad is None or grad.shape != expected.value.shape:
+        return False
+    close = within(grad.to(expected.value.dtype), expected)
+    return bool(close.logical_or(expected.value.isnan()).all())
+
+
+def _equal(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:
+    """Whether a mistake gives the author's gradient."""
+    if (
+        made is None
+        or grad is None
+        or made.shape != grad.shape
+        or made.is_complex() != grad.is_complex()
+    ):
+        return False
+    known = expected.value.isfinite()
+    difference = torch.where(known, made.to(grad.dtype) - grad, 0.0).abs().max()
+    return bool(difference <= CLOSE * max(size(grad), size(made)))

@@ -1,0 +1,218 @@
+"""Functions that differentiate one step of ``forward`` incorrectly: a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function
+
+A = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).reshape(3, 4).sin() + 1
+B = torch.linspace(-1.0, 2.0, 12, dtype=torch.float64).reshape(3, 4).cos() + 1.5
+SQUARE = torch.linspace(-1.0, 2.0, 9, dtype=torch.float64).reshape(3, 3).cos()
+
+
+def made(forward: Callable[..., Tensor], backward: Callable[..., Any]) -> type[Function]:
+    """Return a Function with these formulas. ``backward`` takes the inputs and ``grad_output``."""
+
+    class Made(Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Tensor:
+            ctx.save_for_backward(*inputs)
+            return forward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: Tensor) -> Any:
+            return backward(*ctx.saved_tensors, grad_output)
+
+    return Made
+
+
+@dataclass(frozen=True)
+class Mistaken:
+    """A wrong Function, its inputs, and what ``diagnose`` says about ``backward``."""
+
+    said: str
+    wrong: type[Function]
+    inputs: tuple[Any, ...]
+
+
+def slope_of_softplus_tanh(x: Tensor, slope: Tensor) -> Tensor:
+    t = torch.tanh(F.softplus(x))
+    return t + x * (1 - t * t) * slope
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+MISTAKEN = (
+    Mistaken(
+        "takes 1 as the derivative of `F.softplus(x)`",
+        made(
+            lambda x: x * torch.tanh(F.softplus(x)),
+            lambda x, g: g * slope_of_softplus_tanh(x, torch.ones_like(x)),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "takes the result in the place of the argument in the derivative of `F.softplus(x)`",
+        made(
+            lambda x: x * torch.tanh(F.softplus(x)),
+            lambda x, g: g * slope_of_softplus_tanh(x, torch.sigmoid(F.softplus(x))),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "takes -1 as the derivative of `torch.acos(x / 4)`",
+        made(
+            lambda x: torch.cos(torch.acos(x / 4) + 0.5),
+            lambda x, g: g * torch.sin(torch.acos(x / 4) + 0.5) / 4,
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "leaves out the division by `y` in `x / y`",
+        made(
+            lambda x, y: torch.exp(x / y),
+            lambda x, y, g: (g * torch.exp(x / y), -g * torch.exp(x / y) * x / y**2),
+        ),
+        (A, B),
+    ),
+    Mistaken(
+        "forgets to square the denominator in the derivative of `x / y`",
+        made(
+            lambda x, y: torch.exp(x / y),
+            lambda x, y, g: (g * torch.exp(x / y) / y, -g * torch.exp(x / y) * x / y),
+        ),
+        (A, B),
+    ),
+    Mistaken(
+        "leaves out the factor `x` of `x * y`",
+        made(
+            lambda x, y: torch.tanh(x * y),
+            lambda x, y, g: (g * (1 - torch.tanh(x * y) ** 2) * y, g / torch.cosh(x * y) ** 2),
+        ),
+        (A, B),
+    ),
+    Mistaken(
+        "treats `x.mean(-1, keepdim=True)` in `x - x.mean(-1, keepdim=True)` as a constant",
+        made(
+            lambda x: (x - x.mean(-1, keepdim=True)).pow(3),
+            lambda x, g: 3 * g * (x - x.mean(-1, keepdim=True)) ** 2,
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "has the wrong sign for `x[:, :-1]` in `x[:, 1:] - x[:, :-1]`",
+        made(
+            lambda x: (x[:, 1:] - x[:, :-1]).exp(),
+            lambda x, g: (
+                F.pad(g * (x[:, 1:] - x[:, :-1]).exp(), (1, 0))
+                + F.pad(g * (x[:, 1:] - x[:, :-1]).exp(), (0, 1))
+            ),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "leaves out the factor 3 in the derivative of `x.pow(3)`",
+        made(lambda x: x.pow(3) + x, lambda x, g: g * (x**2 + 1)),
+        (A,),
+    ),
+    Mistaken(
+        "leaves out the factor 1/2 in the derivative of `torch.sqrt(x)`",
+        made(lambda x: torch.sqrt(x) + x, lambda x, g: g * (1 / torch.sqrt(x) + 1)),
+        (A,),
+    ),
+    Mistaken(
+        "leaves out the division by the number of elements in `x.square().mean(-1, keepdim=True)`",
+        made(
+            lambda x: x * x.square().mean(-1, keepdim=True),
+            lambda x, g: (
+                g * x.square().mean(-1, keepdim=True) + 2 * x * (g * x).sum(-1, keepdim=True)
+            ),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "passes on the whole gradient, as if nothing happened in `x.clamp(max=1.7)`",
+        made(lambda x: x.clamp(max=1.7).exp(), lambda x, g: g * x.clamp(max=1.7).exp()),
+        (A,),
+    ),
+    Mistaken(
+        "leaves out the sum over all outputs in the derivative of `torch.softmax(x, -1)`",
+        made(
+            lambda x: torch.log(torch.softmax(x, -1) + 1),
+            lambda x, g: g / (softmax(x) + 1) * softmax(x),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "adds up from the wrong end in the derivative of `torch.cumsum(x, -1)`",
+        made(
+            lambda x: torch.cumsum(x, -1).exp(),
+            lambda x, g: (g * torch.cumsum(x, -1).exp()).cumsum(-1),
+        ),
+        (A,),
+    ),
+    Mistaken(
+        "does not transpose `y` in the derivative of `x @ y`",
+        made(
+            lambda x, y: torch.exp(x @ y),
+            lambda x, y, g: (g * torch.exp(x @ y) @ y, x.mT @ (g * torch.exp(x @ y))),
+        ),
+        (SQUARE, SQUARE.cos()),
+    ),
+    Mistaken(
+        "has the wrong sign for the derivative of `torch.cos(x)`",
+        made(lambda x: x * torch.cos(x), lambda x, g: g * (torch.cos(x) + x * torch.sin(x))),
+        (A,),
+    ),
+)
+
+
+class DependsOnMemory(Function):
+    """Autograd does not see how ``forward`` computes, because it uses ``.data``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * torch.tanh(x.data)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * torch.tanh(x)
+
+
+class WrongTwice(Function):
+    """Its gradient is wrong in several steps, so none of them explains it alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return torch.exp(x * y) * torch.tanh(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        slope = torch.exp(x * y) * torch.tanh(x) + torch.exp(x * y)
+        return grad_output * slope, grad_output * torch.exp(x * y) * x * torch.tanh(x)
+
+
+class OnlyOnTheExample(Function):
+    """On the example, ``x.abs()`` is ``x``, so that a step explains the gradient there alone."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.abs().sqrt() * x.abs()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * x.abs().sqrt()

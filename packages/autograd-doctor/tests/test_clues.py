@@ -1,0 +1,67 @@
+"""A clue names the step of forward that backward differentiates incorrectly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mistaken
+import pytest
+from autograd_doctor import diagnose
+from autograd_doctor.finding import Clue
+from mistaken import MISTAKEN, A, B, DependsOnMemory, Mistaken, OnlyOnTheExample, WrongTwice
+
+
+def clue(function: Any, *inputs: Any) -> Clue | None:
+    diagnosis = diagnose(function, inputs)
+    assert diagnosis.ok is False
+    return next((it.clue for it in diagnosis.findings if it.clue), None)
+
+
+@pytest.mark.parametrize("row", MISTAKEN, ids=lambda row: row.said)
+def test_the_step_is_named(row: Mistaken) -> None:
+    found = clue(row.wrong, *row.inputs)
+
+    assert found is not None
+    assert f"`backward` {row.said}." in found.sentence
+    step = row.said.rpartition("`")[0].rpartition("`")[2]
+    with open(mistaken.__file__, encoding="utf-8") as source:
+        line = source.readlines()[found.line - 1]
+    assert step in line or step.split("(")[0] in line
+
+
+@pytest.mark.parametrize(
+    ("why", "function", "inputs"),
+    [
+        ("autograd does not see the step", DependsOnMemory, (A,)),
+        ("two steps are wrong", WrongTwice, (A, B)),
+    ],
+)
+def test_there_is_no_clue_if(why: str, function: Any, inputs: tuple[Any, ...]) -> None:
+    assert clue(function, *inputs) is None
+
+
+def test_a_step_must_explain_the_gradient_of_other_values_too() -> None:
+    found = clue(OnlyOnTheExample, A)
+
+    assert found is None or "x.abs()` as a constant" in found.sentence
+
+
+def test_a_clue_is_text_html_and_data() -> None:
+    row = MISTAKEN[0]
+    diagnosis = diagnose(row.wrong, row.inputs)
+    (finding,) = diagnosis.findings
+    assert finding.clue is not None
+
+    assert f"because  {finding.clue.sentence[:40]}" in str(diagnosis)
+    assert "<code>F.softplus(x)</code>" in diagnosis._repr_html_()
+    assert finding.to_dict()["clue"] == {
+        "file": mistaken.__file__,
+        "line": finding.clue.line,
+        "sentence": finding.clue.sentence,
+    }
+
+
+def test_a_right_function_has_no_clue() -> None:
+    right = mistaken.made(lambda x: x * x.exp(), lambda x, g: g * x.exp() * (1 + x))
+
+    assert not [it.clue for it in diagnose(right, A).findings if it.clue]
