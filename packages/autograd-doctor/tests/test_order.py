@@ -49,6 +49,41 @@ def test_the_witness_says_which_second_derivative_is_missing() -> None:
     )
 
 
+def snake(slope: float) -> type[torch.autograd.Function]:
+    """Return ``x + sin(2x) / 2`` with a second Function for its derivative."""
+
+    def derivative(ctx, x: Tensor, g: Tensor) -> Tensor:
+        ctx.save_for_backward(x, g)
+        return g * (1 + torch.cos(2 * x))
+
+    def second(ctx, gg: Tensor) -> tuple[Tensor, Tensor]:
+        x, g = ctx.saved_tensors
+        return -slope * gg * g * torch.sin(2 * x), gg * (1 + torch.cos(2 * x))
+
+    inner = raw(derivative, second)
+
+    def backward(ctx, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return inner.apply(x, g)
+
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x + torch.sin(2 * x) / 2
+
+    return raw(forward, backward)
+
+
+@pytest.mark.parametrize("asked", [None, True])
+def test_a_function_that_backward_applies_must_be_right_too(asked) -> None:
+    diagnosis = diagnose(snake(1.0), X, double_backward=asked)
+
+    (finding,) = diagnosis.findings
+    assert diagnosis.ok is False
+    assert finding.rule == "constant-factor"
+    assert finding.message.startswith("`backward` applies `Made`, whose own `backward` is wrong")
+    assert diagnose(snake(2.0), X, double_backward=asked).findings == ()
+
+
 def test_evidence_of_second_order_travels() -> None:
     seen = probe(subject_of(raw(polar, polar_backward), 2), (X, Y), (0, 1), 0, (second_order,))
 

@@ -129,6 +129,16 @@ def test_a_learner_can_be_told_what_each_edit_is_about() -> None:
     assert kinds == edits.SAID.keys()
 
 
+def test_no_edit_is_right_only_because_two_lengths_are_equal() -> None:
+    assert diagnose(repairable.GroupedHeads, (draw(4, 3), draw(2, 3))).repair is None
+
+
+def test_the_variable_of_a_loop_is_not_used_after_the_loop() -> None:
+    repair = diagnose(repairable.FirstFrame, (draw(5, 3), draw(1))).repair
+
+    assert repair is None or not any(" t *" in text for it in repair.changes for text in it.after)
+
+
 @pytest.mark.parametrize(
     ("text", "is_pure"),
     [

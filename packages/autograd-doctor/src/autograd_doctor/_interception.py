@@ -77,6 +77,20 @@ def unwatch(watcher: Watcher) -> None:
             _uninstall()
 
 
+@contextmanager
+def only(watcher: Watcher) -> Iterator[None]:
+    """Notify this watcher alone inside the block, even if calls are hidden from the others."""
+    global _watchers, _pauses
+    watch(watcher)
+    watchers, pauses = _watchers, _pauses
+    _watchers, _pauses = (watcher,), 0
+    try:
+        yield
+    finally:
+        _watchers, _pauses = watchers, pauses
+        unwatch(watcher)
+
+
 def _forget_all() -> None:
     """Stop watching in a forked process. It could not report the calls that it sees."""
     global _watchers, _changing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from autograd_doctor._coverage import examined, unexamined, without_cpu, without
 from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
+from autograd_doctor._execution.inner_calls import calls_in_backward
 from autograd_doctor._execution.isolation import (
     one_thread_if_small,
     preserve_global_state,
@@ -31,7 +32,7 @@ from autograd_doctor._inputs import (
     wanted,
 )
 from autograd_doctor._interception import paused
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._options import (
     require_callables,
     require_numbers,
@@ -39,7 +40,9 @@ from autograd_doctor._options import (
     rules_named,
 )
 from autograd_doctor._pipeline import (
+    VALUE_FAMILIES,
     Case,
+    Conclusion,
     Sampler,
     as_warning,
     avoided_kinks,
@@ -47,6 +50,7 @@ from autograd_doctor._pipeline import (
     coarse_values,
     conclude,
     examine_samples,
+    has_error,
     kept_structures,
     ordinary_pass,
 )
@@ -56,10 +60,11 @@ from autograd_doctor._repair.elsewhere import answers_to
 from autograd_doctor._repair.runner import Question
 from autograd_doctor._repair.verification import find_clue, find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
+from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import Evidence
+from autograd_doctor.evidence import RANDOM, Evidence
 from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.repair import Repair
 
@@ -182,6 +187,7 @@ def diagnose(
         findings, evidence = done.findings, done.evidence
         if sampler is None and done.is_wrong_only_elsewhere:
             findings = tuple(map(as_warning, findings))
+        inner = _inside_backward(case, done, seed, time_limit, repair=repair)
         missing = tuple(unexamined(evidence, designed))
         remarks = (
             *kept_structures(evidence),
@@ -195,7 +201,7 @@ def diagnose(
         trace = partial(_traced, case, evidence, seed, time_limit)
         return Diagnosis(
             case.subject.name,
-            tuple(with_search(findings, search, trace, level)) if repair else findings,
+            inner or (tuple(with_search(findings, search, trace, level)) if repair else findings),
             examined=(*examined(level, evidence, designed, missing), *remarks),
             limits=remarks,
             level=level,
@@ -203,6 +209,45 @@ def diagnose(
             jacobians=done.jacobians(),
             steps=steps_of(evidence[0]),
         )
+
+
+def _inside_backward(
+    case: Case, done: Conclusion, seed: int, time_limit: float, *, repair: bool
+) -> tuple[Finding, ...]:
+    """Return the findings if a second derivative is wrong because of a Function in ``backward``.
+
+    The author wrote the ``backward`` of this other Function for second derivatives only. If it is
+    wrong, this is an error even if the user does not ask for second derivatives.
+    """
+    silent = [it for it in done.findings if it.rule == "silent-double-backward"]
+    others = tuple(it for it in done.findings if it not in silent)
+    if has_error(others) or not silent or "lost" in silent[0].evidence:
+        return ()
+    first = done.evidence[0]
+    with case.subject.around.borrow(), passes_within(time_limit), preserve_global_state(seed):
+        session = Session(case.subject, first.inputs, first.wanted, seed)
+        calls = calls_in_backward(session, first.values.vjps[RANDOM].grad_outputs)
+    for function, args in calls:
+        if declaration_of(function) or not any(map(is_float, args)):
+            continue
+        subject = _capture_state(subject_of(function, len(args)), args)
+        inner = Case(subject, args, None, None, None, (), "standard", False)
+        with (
+            preserve_global_state(seed),
+            subject.around.borrow(),
+            passes_within(time_limit),
+            suppress(CannotDiagnoseError),
+        ):
+            found = conclude(inner, seed, seed + 1)
+            if not found.has_error or RULES[found.findings[0].rule].family not in VALUE_FAMILIES:
+                continue
+            search = partial(_repaired, inner, found.findings, found.evidence, seed, time_limit)
+            trace = partial(_traced, inner, found.evidence, seed, time_limit)
+            error, *_ = with_search(found.findings, search, trace, "standard")
+            said = f"`backward` applies `{subject.name}`, whose own `backward` is wrong: "
+            told = replace(error, message=said + error.message, lesson=silent[0].lesson)
+            return (told if repair else replace(told, search=None, trace=None), *others)
+    return ()
 
 
 def _repaired(

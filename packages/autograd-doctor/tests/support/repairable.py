@@ -1070,3 +1070,117 @@ MISTAKES += [
         ["slope = (2 * (x * gate) - (x * gate)**2) * torch.exp(-(x * gate))"],
     ),
 ]
+
+
+class CausalMean(Function):
+    """The mean of each value and the value before it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        padded = torch.nn.functional.pad(x, (1, 0))
+        return (padded[:, 1:] + padded[:, :-1]) / 2
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        n = grad_output.shape[1]
+        zeros = torch.zeros_like(grad_output[:, :1])
+        padded = torch.cat([zeros, grad_output], 1) + torch.cat([grad_output, zeros], 1)
+        return padded[:, :n] / 2
+
+
+class Steps(Function):
+    """A spring after some steps. The stiffness is the last argument."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, steps: int, k: Tensor) -> Tensor:
+        ctx.save_for_backward(q, k)
+        return q * k
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        q, k = ctx.saved_tensors
+        grad_k = grad_output * q
+        grad_k = grad_k if ctx.needs_input_grad[1] else None
+        return grad_output * k, None, grad_k
+
+
+class FixedPoint(Function):
+    """Solve ``y = cos(y) / 2 + x``. A single iteration is far from the solution."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, iterations: int) -> Tensor:
+        y = x.clone()
+        for _ in range(iterations):
+            y = torch.cos(y) / 2 + x
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (y,) = ctx.saved_tensors
+        return grad_output / (1 + torch.sin(y) / 2), None
+
+
+MISTAKES += [
+    Mistake(
+        "the wrong end cut off",
+        CausalMean,
+        lambda: (draw(3, 5),),
+        ["return padded[:, :n] / 2"],
+        ["return padded[:, -n:] / 2"],
+    ),
+    Mistake(
+        "another input's flag",
+        Steps,
+        lambda: (draw(4).requires_grad_(), 3, draw(4).requires_grad_()),
+        ["grad_k = grad_k if ctx.needs_input_grad[1] else None"],
+        ["grad_k = grad_k if ctx.needs_input_grad[2] else None"],
+    ),
+    Mistake(
+        "the start saved for the solution",
+        FixedPoint,
+        lambda: (draw(4), 60),
+        ["ctx.save_for_backward(x)"],
+        ["ctx.save_for_backward(y)"],
+    ),
+]
+
+
+class GroupedHeads(Function):
+    """Repeat each head for neighboring queries. ``sum(1)`` fits only if both counts are equal."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor) -> Tensor:
+        ctx.save_for_backward(q, k)
+        return q * k.repeat_interleave(len(q) // len(k), dim=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = ctx.saved_tensors
+        grad_q = grad_output * k.repeat_interleave(len(q) // len(k), dim=0)
+        return grad_q, (grad_output * q).reshape(-1, len(k), k.shape[1]).sum(0)
+
+
+class FirstFrame(Function):
+    """A running mean that starts with its first value. After the loop, ``t`` is always 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, s: Tensor) -> Tensor:
+        means = [x[0]]
+        for t in range(1, len(x)):
+            means.append((1 - s) * means[-1] + s * x[t])
+        ctx.save_for_backward(x, s, torch.stack(means))
+        return torch.stack(means)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, s, means = ctx.saved_tensors
+        grad_x, grad_s = torch.empty_like(x), torch.zeros_like(s)
+        total = torch.zeros_like(grad_output[0])
+        for t in range(len(x) - 1, 0, -1):
+            total = grad_output[t] + total
+            grad_x[t] = s * total
+            grad_s += (total * (x[t] - means[t - 1])).sum()
+            total = (1 - s) * total
+        grad_x[0] = s * (grad_output[0] + total)
+        return grad_x, grad_s

@@ -661,7 +661,7 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x[:length]`` with ``x[n : n + length]``, which skips the padding at the start."""
+    """Replace ``x[:length]`` with ``x[n : n + length]`` or ``x[-length:]``, without the start."""
     sliced = [
         (place, part)
         for _, node in scope.places
@@ -670,6 +670,8 @@ def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(part, ast.Slice) and part.step is None
     ]
     for place, part in sliced:
+        if isinstance(part.upper, ast.Name) and part.lower is None:
+            yield place, ast.Slice(ast.UnaryOp(ast.USub(), part.upper), None)
         ends = {ast.unparse(end) for end in (part.lower, part.upper) if end}
         for name in scope.names if ends else ():
             if name not in ends and "grad" not in name:
@@ -1392,7 +1394,16 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 # --------------------------------------------------------------------------------------------------
 
 
-def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+def inputs_or_outputs_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Save an input or an output instead of another tensor."""
+    names = {it.arg for it in scope.method.args.args} | {"output", "outputs"}
+    for node in ast.walk(scope.method):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Name):
+            names.add(node.value.id)
+    yield from (it for it in others_saved(scope) if ast.unparse(it[1]) in names)
+
+
+def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Save a different tensor, or store a different value in an attribute of ``ctx``."""
     args = [arg.arg for arg in scope.method.args.args]
     of_inputs = [f"{args[1]}[{i}]" for i in range(4)] if scope.method.name != "forward" else []
@@ -1410,6 +1421,7 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 SAVING = (
     Kind("another order", 1.0, other_orders),
+    Kind("an input or output saved", 1.0, inputs_or_outputs_saved),
     Kind("something else saved", 1.2, others_saved),
 )
 KINDS = (
@@ -1480,6 +1492,7 @@ SAID = {
     "another name": "another name is needed here",
     "other parts": "parts or dimensions are in the wrong order",
     "as in forward": "a call has other options than in `forward`",
+    "an input or output saved": "another value has to be saved",
     "something else saved": "another value has to be saved",
     "another operator": "an operator is wrong",
     "another comparison": "a comparison is wrong",

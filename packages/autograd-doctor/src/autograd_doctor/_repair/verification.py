@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
@@ -35,6 +36,7 @@ from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.mistaken_step import find_mistaken_step
 from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
+from autograd_doctor._repair.source import method_of
 from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence, Failure
@@ -405,8 +407,12 @@ def _other_inputs(case: Case, seed: int) -> Iterator[tuple[str, tuple[Any, ...]]
         yield "other numbers", tuple(_another(v) if is_number(v) else v for v in args)
         if any(isinstance(v, float) for v in args):
             yield "the number 0", tuple(0.0 if isinstance(v, float) else v for v in args)
-        if any(map(_is_count, args)):
-            yield "the number 1", tuple(1 if _is_count(v) else v for v in args)
+        iterations = _iterations(case)
+        ones = tuple(
+            1 if _is_count(it) and k not in iterations else it for k, it in enumerate(args)
+        )
+        if ones != args:
+            yield "the number 1", ones
     single = [is_float(value) and value.numel() == 1 for value in args]
     for k in (k for k, it in enumerate(single) if it):
         zero = _leaf(torch.zeros_like(args[k]), args[k])
@@ -419,6 +425,24 @@ def _is_count(value: Any) -> bool:
     If it could, the number is also replaced with 1, for example to create several chunks.
     """
     return type(value) is int and value > 1
+
+
+def _iterations(case: Case) -> set[int]:
+    """Return the positions of numbers of iterations, as in ``for _ in range(steps)``.
+
+    With a single iteration, a solver does not converge, and its gradient is wrong.
+    """
+    forward = method_of(case.subject.function, "forward") if case.subject.function else None
+    counts = [
+        it.iter.args[0].id
+        for it in ast.walk(forward.tree if forward else ast.Module([], []))
+        if isinstance(it, ast.For)
+        and isinstance(it.iter, ast.Call)
+        and ast.unparse(it.iter.func) == "range"
+        and len(it.iter.args) == 1
+        and isinstance(it.iter.args[0], ast.Name)
+    ]
+    return {k for k, name in enumerate(case.subject.parameters) if name in counts}
 
 
 def _another(value: Any) -> Any:
