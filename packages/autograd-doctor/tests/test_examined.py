@@ -366,3 +366,27 @@ def test_a_coincidence_of_numbers_is_not_named(what, fn, inputs, origin) -> None
 
     assert origin in message
     assert origin or "(" not in message, message
+
+
+@pytest.mark.parametrize(
+    ("backward", "asks"),
+    [
+        (lambda low, x, g: torch.outer(g, x), True),
+        (lambda low, x, g: torch.outer(g, x).tril(), False),
+    ],
+)
+def test_a_gradient_outside_of_the_structure_is_mentioned(backward: Any, asks: bool) -> None:
+    class TriangularProduct(Function):
+        @staticmethod
+        def forward(ctx: Any, low: Tensor, x: Tensor) -> Tensor:
+            ctx.save_for_backward(low, x)
+            return low.tril() @ x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+            low, x = ctx.saved_tensors
+            return backward(low, x, g), low.tril().mT @ g
+
+    report = str(diagnose(TriangularProduct, (draw(3, 3).tril(), draw(3))))
+
+    assert ("cut off their gradient too" in " ".join(report.split())) is asks
