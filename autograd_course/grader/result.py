@@ -15,7 +15,6 @@ from autograd_doctor.card import (
     Link,
     as_html,
     as_text,
-    clue_rows,
     finding_details,
     linked,
     repair_rows,
@@ -161,7 +160,7 @@ class Result:
             return
         clue = self.finding.clue if self.finding and self.stage in ("kind", "repair") else None
         if clue:
-            yield from clue_rows(clue)
+            yield "because", clue.sentence
         if self.repair:
             if self.stage == "repair":
                 yield from repair_rows(self.repair)

@@ -6,6 +6,7 @@ from typing import Any
 
 import mistaken
 import pytest
+import torch
 from autograd_doctor import diagnose
 from autograd_doctor.finding import Clue
 from mistaken import MISTAKEN, A, B, DependsOnMemory, Mistaken, OnlyOnTheExample, WrongTwice
@@ -22,7 +23,7 @@ def test_the_step_is_named(row: Mistaken) -> None:
     found = clue(row.wrong, *row.inputs)
 
     assert found is not None
-    assert f"`backward` {row.said}." in found.sentence
+    assert f"`backward` {row.said} in line {found.line}." in found.sentence
     step = row.said.rpartition("`")[0].rpartition("`")[2]
     with open(mistaken.__file__, encoding="utf-8") as source:
         line = source.readlines()[found.line - 1]
@@ -59,6 +60,21 @@ def test_a_clue_is_text_html_and_data() -> None:
         "line": finding.clue.line,
         "sentence": finding.clue.sentence,
     }
+
+
+def test_each_wrong_gradient_has_its_own_sentence() -> None:
+    wrong = mistaken.made(
+        lambda x, y: torch.exp(x * y) / y,
+        lambda x, y, g: (g * torch.exp(x * y) / y, g * torch.exp(x * y) * x / y),
+    )
+
+    found = clue(wrong, A, B)
+
+    assert found is not None
+    assert (
+        "For the gradient of `inputs[0]`, `backward` leaves out the factor `y` of" in found.sentence
+    )
+    assert "For the gradient of `inputs[1]`, `backward` treats `y` in" in found.sentence
 
 
 def test_a_right_function_has_no_clue() -> None:

@@ -9,7 +9,7 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Self
 
-from autograd_doctor.finding import Clue, Finding
+from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import distinguish, element, number, sentence
 
 if TYPE_CHECKING:
@@ -324,14 +324,9 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
     """Yield the step of ``forward`` that explains the error, and the repair, if they are known."""
     if finding.clue:
-        yield from clue_rows(finding.clue)
+        yield "because", finding.clue.sentence
     if finding.repair:
         yield from repair_rows(finding.repair)
-
-
-def clue_rows(clue: Clue) -> Iterator[tuple[str, str]]:
-    """Yield the sentence of a clue and its line."""
-    yield "because", f"{clue.sentence} See line {clue.line} of {clue.where}."
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:

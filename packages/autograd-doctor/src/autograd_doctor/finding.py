@@ -21,17 +21,14 @@ class Clue:
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
         line: The line of the step.
-        sentence: A sentence that says how ``backward`` differentiates this step.
+        sentence: A sentence that says how ``backward`` differentiates this step, and in which line
+            it is. If several gradients are wrong for different reasons, there are several
+            sentences, and ``line`` belongs to the first.
     """
 
     file: str
     line: int
     sentence: str
-
-    @property
-    def where(self) -> str:
-        """A phrase that names the file."""
-        return place_of(self.file)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the clue as a JSON-compatible dictionary."""

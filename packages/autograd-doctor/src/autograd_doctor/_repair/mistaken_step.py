@@ -32,7 +32,7 @@ from autograd_doctor._numerics.closeness import size, within
 from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
-from autograd_doctor.finding import Clue
+from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import listed
 
 SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
@@ -419,18 +419,23 @@ OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that 
 
 
 def find_mistaken_step(
-    function: type[Function], rule: str, seen: Sequence[Evidence], names: Sequence[str], seed: int
+    function: type[Function],
+    finding: Finding,
+    seen: Sequence[Evidence],
+    names: Sequence[str],
+    seed: int,
 ) -> Clue | None:
-    """Return the step of ``forward`` that explains wrong gradients, or ``None`` if none does.
+    """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
 
     Args:
         function: A Function.
-        rule: The rule of the finding.
+        finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         names: The names of all inputs.
         seed: The seed of the diagnosis.
     """
     known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
+    named = finding.evidence.get("inputs") or [finding.evidence.get("input", "")]
     found: Explanations = {}
     for number, evidence in enumerate(known[:SAMPLES]):
         try:
@@ -440,19 +445,41 @@ def find_mistaken_step(
         found = (
             explained if number == 0 else {k: v for k, v in found.items() if v == explained.get(k)}
         )
-        found = {key: slots for key, slots in found.items() if _fits(rule, key)}
+        of_rule = {k for k, it in enumerate(evidence.wanted) if names[it] in named}
+        found = {
+            key: slots
+            for key, slots in found.items()
+            if _fits(finding.rule, key) or not of_rule.issuperset(slots)
+        }
         if not found:
             return None
-    most = max(map(len, found.values()))
-    best = [key for key, slots in found.items() if len(slots) == most]
-    best.sort(key=lambda key: key[2].startswith(ON_A_PATH))
-    file, line, what = best[0]
-    lines = {line for _, line, _ in best}
-    if len(lines) > MOST_LINES and not what.startswith(ON_A_PATH):
+    names = [names[position] for position in known[0].wanted]
+    told = [*_likeliest(found)]
+    if not told:
         return None
-    inputs = [f"`{names[known[0].wanted[slot]]}`" for slot in found[best[0]]]
+    sentences = (_sentence([names[slot] for slot in found[key]], key) for key in told)
+    file, line, _ = told[0]
+    return Clue(file, line, " ".join(sentences))
+
+
+def _likeliest(found: Explanations) -> Iterator[Key]:
+    """Yield the likeliest mistake for each wrong gradient. Start with one that explains several."""
+    left = {slot for slots in found.values() for slot in slots}
+    while left:
+        most = max(len(left.intersection(slots)) for slots in found.values())
+        best = [key for key, slots in found.items() if len(left.intersection(slots)) == most]
+        best.sort(key=lambda key: key[2].startswith(ON_A_PATH))
+        lines = {line for _, line, _ in best}
+        if len(lines) <= MOST_LINES or best[0][2].startswith(ON_A_PATH):
+            yield best[0]
+        left -= set(found[best[0]])
+
+
+def _sentence(inputs: Sequence[str], mistake: Key) -> str:
+    _, line, what = mistake
     gradients = "gradients" if len(inputs) > 1 else "gradient"
-    return Clue(file, line, f"For the {gradients} of {listed(inputs)}, `backward` {what}.")
+    named = listed([f"`{name}`" for name in inputs])
+    return f"For the {gradients} of {named}, `backward` {what} in line {line}."
 
 
 def _fits(rule: str, mistake: Key) -> bool:

@@ -144,7 +144,7 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
     if function is None or case.surrogate is not None:
         return None
     with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
-        return find_mistaken_step(function, finding.rule, seen, names, seed)
+        return find_mistaken_step(function, finding, seen, names, seed)
     return None
 
 
