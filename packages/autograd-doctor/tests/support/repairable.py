@@ -1146,6 +1146,37 @@ MISTAKES += [
 ]
 
 
+class SwishByOutput(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        sigma = torch.sigmoid(y)
+        return grad_output * (sigma + y * (1 - sigma))
+
+
+MISTAKES += [
+    Mistake(
+        "an input that is not saved",
+        SwishByOutput,
+        lambda: (draw(3, 4),),
+        ["ctx.save_for_backward(output)", "(y,) = ctx.saved_tensors", "sigma = torch.sigmoid(y)"],
+        [
+            "ctx.save_for_backward(output, inputs[0])",
+            "y, x = ctx.saved_tensors",
+            "sigma = torch.sigmoid(x)",
+        ],
+    ),
+]
+
+
 class GroupedHeads(Function):
     """Repeat each head for neighboring queries. ``sum(1)`` fits only if both counts are equal."""
 

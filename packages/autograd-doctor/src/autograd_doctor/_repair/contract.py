@@ -526,6 +526,58 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
                 yield method, _edit(place, parse(called[name]))
 
 
+@dataclass(frozen=True)
+class Saved:
+    """A value of ``forward`` that ``backward`` could use if it were saved too.
+
+    ``position`` is the position of an input, or ``None`` for the output. ``name`` is its name in
+    ``backward``, and ``fix`` saves and unpacks it.
+    """
+
+    position: int | None
+    name: str
+    fix: Fix
+
+
+def more_saved(definition: Definition) -> Iterator[Saved]:
+    """Yield the inputs and the output that ``forward`` does not save."""
+    saving, backward = definition.saving, definition["backward"]
+    if saving is None or backward is None:
+        return
+    calls, unpackings = [*_calls_on_ctx(saving, "save_for_backward")], [*_unpackings(backward)]
+    if len(calls) != 1 or len(unpackings) != 1:
+        return
+    ((place, _, call),), ((at, unpacking),) = calls, unpackings
+    args = [ast.unparse(arg) for arg in call.args]
+    held = _names_stored(unpacking.targets[0])
+    if len(held) != len(args):
+        return
+    known = {*_locals(backward)}
+    for position, name, text in _values_of_forward(definition, saving):
+        if text in args or name in known:
+            continue
+        save = _statement(f"{saving.ctx}.save_for_backward({', '.join([*args, text])})")
+        unpack = _statement(f"{', '.join([*held, name])} = {ast.unparse(unpacking.value)}")
+        edits = (saving, _edit(place, (save,))), (backward, _edit(at, (unpack,)))
+        yield Saved(position, name, edits)
+
+
+def _values_of_forward(
+    definition: Definition, saving: Method
+) -> Iterator[tuple[int | None, str, str]]:
+    """Yield the inputs and the output of ``forward``, as in :class:`Saved`, with their source."""
+    names = [arg.arg for arg in saving.tree.args.args[1:]]
+    separate = definition["setup_context"] is not None
+    unpacked = _locals(saving)[len(names) :] if separate else names
+    for position, name in enumerate(definition.parameters):
+        yield position, name, name if name in unpacked else f"{names[0]}[{position}]"
+    returned = [node for _, _, node in _returned(saving)] if not separate else []
+    if separate and len(names) > 1:
+        yield None, "y", names[1]
+    elif len(returned) == 1 and isinstance(returned[0], ast.Name):
+        yield None, returned[0].id, returned[0].id
+
+
 def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield fixes that store a number as an attribute of ctx instead of saving it as a tensor."""
     saving, backward = definition.saving, definition["backward"]

@@ -20,6 +20,7 @@ from torch.autograd import Function
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.session import Run, Session, Subject
+from autograd_doctor._repair.contract import Saved
 from autograd_doctor._repair.edits import Edit, Scope, made_together
 from autograd_doctor._repair.runner import (
     Graph,
@@ -113,6 +114,13 @@ class Elsewhere:
     ) -> list[tuple[bool, ...]]:
         answers = self.ask(sources, question)
         return [() if it is None else question.right(it, wrong) for it in answers]
+
+    def gradients_if_saved(
+        self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Do the same as :meth:`gradients` for edits that use one more saved value."""
+        for fix, right in self.gradients(((*fix, *saved.fix) for fix in fixes), wrong):
+            yield fix[: -len(saved.fix)], right
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """For each fix, yield whether ``forward`` returns the correct values."""

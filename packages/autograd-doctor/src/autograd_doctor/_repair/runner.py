@@ -19,6 +19,7 @@ from autograd_doctor._execution.passes import handed_over, own_node
 from autograd_doctor._execution.session import Run, Session, Subject
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._repair.contract import Saved
 from autograd_doctor._repair.edits import (
     Edit,
     Scope,
@@ -91,6 +92,11 @@ class Runner(Protocol):
         without a fix, as indices among the wanted gradients. If a fix corrects none of these
         gradients, the runner stops early, and no gradient counts as correct.
         """
+
+    def gradients_if_saved(
+        self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Do the same as :meth:`gradients` for edits of ``backward`` that use one more value."""
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """For each fix, yield whether forward returns the same values as the reference."""
@@ -244,6 +250,12 @@ class Graph:
         self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as its outputs
         self._versions = self._written()
 
+    @property
+    def output(self) -> Tensor:
+        """The first output of ``forward``, without its graph."""
+        output: Tensor = self._outputs[0].detach()
+        return output
+
     def _written(self) -> list[int]:
         """Return how many times each tensor that the node saved has been modified."""
         held = (*getattr(self.node, "saved_tensors", ()), *vars(self.node).values())
@@ -375,12 +387,25 @@ class InProcess:
             elif function := with_fix(self._function, fix, self.methods):
                 yield fix, self._right_with_new_passes(function, wrong)
 
-    def _right_with(self, backward: Callable[..., Any], wrong: Sequence[int]) -> tuple[bool, ...]:
+    def gradients_if_saved(
+        self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Do the same as :meth:`gradients` for edits of ``backward`` that use one more value."""
+        for fix in fixes if self._asked else ():
+            if made := compiled(fix, self.methods):
+                (backward,) = made.values()
+                yield fix, self._right_with(backward, wrong, saved)
+
+    def _right_with(
+        self, backward: Any, wrong: Sequence[int], saved: Saved | None = None
+    ) -> tuple[bool, ...]:
         question, graph = self._asked[0]
         # one cotangent is enough to reject most edits
-        right = question.right(islice(graph.answers(backward), 1), wrong)
+        right = question.right(
+            islice(graph.answers(_given(backward, saved, question, graph)), 1), wrong
+        )
         for question, graph in self._asked if helps(right, wrong) else ():
-            also = question.right(graph.answers(backward), wrong)
+            also = question.right(graph.answers(_given(backward, saved, question, graph)), wrong)
             right = tuple(a and b for a, b in zip(right, also, strict=False))
             if not helps(right, wrong):
                 break
@@ -546,6 +571,12 @@ class ByOutcome:
         """Yield nothing, because no expected gradient is known."""
         return iter(())
 
+    def gradients_if_saved(
+        self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
+    ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
+        """Yield nothing, because no expected gradient is known."""
+        return iter(())
+
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """For each fix, yield whether the code returns the correct result."""
         for fix in fixes:
@@ -569,6 +600,14 @@ class ByOutcome:
             return with_fix(self.code, fix, self.methods)
         made = compiled(fix, self.methods)
         return next(iter(made.values())) if made else None
+
+
+def _given(backward: Any, saved: Saved | None, question: Question, graph: Graph) -> Any:
+    """Return ``backward`` with one more value of ``forward`` as a global name."""
+    if saved is None:
+        return backward
+    value = graph.output if saved.position is None else question.inputs[saved.position]
+    return with_helpers(backward, {saved.name: value})
 
 
 def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:

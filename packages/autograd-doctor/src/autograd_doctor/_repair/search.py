@@ -18,7 +18,7 @@ from itertools import chain, combinations, groupby, islice, product
 from operator import itemgetter
 
 from autograd_doctor._execution.time_limit import TimeUp
-from autograd_doctor._repair.contract import Definition, fixes_for
+from autograd_doctor._repair.contract import Definition, fixes_for, more_saved
 from autograd_doctor._repair.edits import (
     COMPUTING,
     KINDS,
@@ -27,6 +27,7 @@ from autograd_doctor._repair.edits import (
     Scope,
     concerning,
     edits_of,
+    parse,
     said_of,
     scope_of,
     sooner,
@@ -259,8 +260,35 @@ def _right_values(
         )
         together = _found_together(runner, backward, pairs, wrong, deadline)
         yield from sorted(together, key=lambda it: it.rank)
+        yield from _with_more_saved(runner, backward, wrong, concerns, latest)
     for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
+
+
+def _with_more_saved(
+    runner: Runner,
+    backward: Method,
+    wrong: Sequence[int],
+    concerns: Callable[[Edit], bool],
+    deadline: float,
+) -> Iterator[Candidate]:
+    """Yield edits of ``backward`` that use an input or output that ``forward`` does not save."""
+    for saved in more_saved(Definition(runner.methods)):
+        scope = replace(_scope_of(backward, ()), names=(), tensors=())
+        names = {it.id for it in ast.walk(backward.tree) if isinstance(it, ast.Name)}
+        fixes = (
+            ((backward, Edit("something else saved", 1.3, place, parse(saved.name))),)
+            for place, node in scope.places
+            if isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in names - {backward.ctx, "torch", "F", "math"}
+        )
+        helping = (fix for fix in fixes if concerns(fix[0][1]))
+        for fix, right in runner.gradients_if_saved(helping, saved, wrong):
+            if right and all(right):
+                yield from _candidate((*fix, *saved.fix))
+            if runner.now() > deadline:
+                return
 
 
 def _with_formulas(
