@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from autograd_doctor import RULES
+from autograd_doctor import RULES, CannotDiagnoseError
 from autograd_doctor.repair import Repair, patched
 from rich.console import Console
 from rich.table import Table
@@ -104,7 +104,10 @@ def outcome(mistake: Mistake) -> Outcome:
         repair = result.repair if result.status == "wrong" else None
     else:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
-        result = diagnose(answer, scope["inputs"](), **options)
+        try:
+            result = diagnose(answer, scope["inputs"](), **options)
+        except CannotDiagnoseError as refused:
+            return Outcome(mistake, "refused", str(refused), "", "", False, None, 0.0)
         told = str(diagnose(answer, scope["inputs"](), repair=False, **options))
         rule = next((f.rule for f in result.findings), "nothing")
         begun = time.perf_counter()
@@ -171,9 +174,15 @@ def _has_a_derivative(mistake: Mistake) -> bool:
     """Whether the author's right version passes the check."""
     head, name, code = mistake.text.partition("\nNAME = ")  # the lines are listed in the head
     for wrong, right in zip(*_lines_of(mistake.run()), strict=True):
-        code = code.replace(wrong, right)
+        code = code.replace(wrong, _indented(right, code.partition(wrong)[0].rpartition("\n")[2]))
     scope = mistake.run((head + name + code).splitlines(keepends=True))
     return _agrees(scope[scope["NAME"]], scope)
+
+
+def _indented(lines: str, indent: str) -> str:
+    """Indent all lines but the first, unless they already are."""
+    first, *rest = lines.split("\n")
+    return "\n".join([first, *(it if it.startswith(indent) else indent + it for it in rest)])
 
 
 def _lines_of(scope: dict[str, Any]) -> tuple[list[str], list[str]]:
