@@ -145,8 +145,10 @@ class FunctionExercise(Sampled):
     ``double_backward`` is true, the second derivatives must also be correct. Otherwise the learner
     sees no warning about second derivatives. ``gradient_suspects`` names the ``suspects`` whose
     gradients show a mistake. If the gradients are correct, ``checks`` test the constraints of this
-    exercise. Each check is ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the
-    public bug on which a repair exercise is modeled. Learners see this name after they pass the
+    exercise. Each check is ``(Function, inputs) -> Finding | None``. ``causes`` are further checks,
+    which run after ``diagnose`` has found a mistake. If one of them returns a finding of the same
+    rule, the learner sees its hint, which names the cause in this exercise. ``modeled_on`` names
+    the public bug on which a repair exercise is modeled. Learners see this name after they pass the
     exercise. ``methods`` are the required methods besides forward and backward:
     ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in ``methods``, the
     exercise accepts answers with and without it.
@@ -159,8 +161,14 @@ class FunctionExercise(Sampled):
     double_backward: bool | None = None
     gradient_suspects: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
+    causes: tuple[Check, ...] = ()
     modeled_on: str = ""
     methods: tuple[str, ...] = ()
+
+    @property
+    def every_check(self) -> tuple[Check, ...]:
+        """The checks of the constraints, and then the checks that name a cause."""
+        return (*self.checks, *self.causes)
 
     def signature(self, *, separate: bool = False) -> str:
         """Return the signature of the required forward, such as ``forward(ctx, x)``.

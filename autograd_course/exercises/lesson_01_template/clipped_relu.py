@@ -38,6 +38,10 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (around(rng, (0.0, 0.5)), 0.5),
         "three dimensions, one of length 1": lambda rng: (around(rng, (0.0, 2.5), 2, 1, 3), 2.5),
     },
+    suspects={
+        "The result is not clipped at the ceiling.": lambda x, ceiling: x.clamp(min=0),
+        "Negative numbers are not clipped at 0.": lambda x, ceiling: x.clamp(max=ceiling),
+    },
     checks=(
         *CONDUCT,
         same_slope_at((0.0, 1.0), torch.tensor([0.0, 2.0], dtype=torch.float64), 2.0),

@@ -14,11 +14,18 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def scaled_sigmoid(x: Tensor, gain: float, slope: float) -> Tensor:
     """Return ``gain · σ(slope · x)``."""
     return gain * torch.sigmoid(slope * x)
+
+
+def sigmoid_of_the_output(x: Tensor, gain: float, slope: float, g: Tensor) -> Tensor:
+    """Return a gradient that takes the sigmoid of y."""
+    s = torch.sigmoid(scaled_sigmoid(x, gain, slope))
+    return gain * slope * s * (1 - s) * g
 
 
 EXERCISE = FunctionExercise(
@@ -34,6 +41,23 @@ EXERCISE = FunctionExercise(
         "a negative gain": lambda rng: (normal(rng, 5), -1.5, 0.5),
         "a negative slope": lambda rng: (normal(rng, 2, 1, 3), 0.7, -2.0),
         "a single number (0-dim)": lambda rng: (normal(rng), 3.0, 1.0),
+    },
+    suspects={
+        "The result lacks the factor gain.": lambda x, gain, slope: torch.sigmoid(slope * x),
+        "The factor slope is missing inside the sigmoid.": lambda x, gain, slope: (
+            gain * torch.sigmoid(x)
+        ),
+        "gain and slope are exchanged: gain is the factor outside the sigmoid.": (
+            lambda x, gain, slope: slope * torch.sigmoid(gain * x)
+        ),
+    },
+    gradient_suspects={
+        "`backward` takes the sigmoid of y. y is already gain times the sigmoid, so divide it by "
+        "gain instead.": returning(scaled_sigmoid, sigmoid_of_the_output),
+        "`backward` takes the sigmoid of y, and the factor gain is missing. y is already gain "
+        "times the sigmoid.": returning(
+            scaled_sigmoid, lambda *given: sigmoid_of_the_output(*given) / given[1]
+        ),
     },
     checks=(*CONDUCT, saves_only_outputs),
 )

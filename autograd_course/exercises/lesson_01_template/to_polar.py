@@ -16,6 +16,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive, shaped
+from autograd_course.grader.suspecting import returning
 
 
 def to_polar(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -29,6 +30,13 @@ def off_axis(rng: torch.Generator, *shape: int) -> Tensor:
     return sign * positive(rng, *shape)
 
 
+def exchanged(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of a backward that takes each upstream gradient for the other one."""
+    r, of_r, of_theta = torch.hypot(x, y), second, first
+    grad_x = x / r * of_r - y / r**2 * of_theta
+    return grad_x, y / r * of_r + x / r**2 * of_theta
+
+
 EXERCISE = FunctionExercise(
     answer="ToPolar",
     points=3,
@@ -37,5 +45,25 @@ EXERCISE = FunctionExercise(
     section="Several inputs, several outputs",
     reference=to_polar,
     samplers=shaped(off_axis, count=2),
+    suspects={
+        "Output 0 is x² + y², the square of r. The square root is missing.": lambda x, y: (
+            x * x + y * y,
+            torch.atan2(y, x),
+        ),
+        "Output 1 is atan(y / x). It is the same for opposite points, because the quotient loses "
+        "both signs. torch.atan2 takes both coordinates.": lambda x, y: (
+            torch.hypot(x, y),
+            torch.atan(y / x),
+        ),
+        "Output 1 is atan2(x, y). The angle starts at the x-axis, so y is the first argument.": (
+            lambda x, y: (torch.hypot(x, y), torch.atan2(x, y))
+        ),
+    },
+    gradient_suspects={
+        "`backward` takes the gradient of r for that of θ, and the other way around. The upstream "
+        "gradients arrive in the order in which `forward` returns the outputs.": returning(
+            to_polar, exchanged
+        ),
+    },
     checks=CONDUCT,
 )

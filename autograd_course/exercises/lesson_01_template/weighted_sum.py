@@ -28,5 +28,8 @@ EXERCISE = FunctionExercise(
     section="Several inputs, several outputs",
     reference=weighted_sum,
     samplers=shaped(normal, count=3),
+    suspects={
+        "x and y are exchanged: w is the weight of x.": lambda x, y, w: w * y + (1 - w) * x,
+    },
     checks=CONDUCT,
 )

@@ -22,6 +22,7 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive, shaped
+from autograd_course.grader.suspecting import returning
 
 
 def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -46,6 +47,11 @@ def gives_only_the_prediction_a_gradient(
     return None
 
 
+def by_the_weights(prediction: Tensor, target: Tensor, weight: Tensor, g: Tensor) -> Tensor:
+    """Return the gradient of a mean that divides by the sum of the weights."""
+    return 2 * weight * (prediction - target) / weight.sum() * g
+
+
 EXERCISE = FunctionExercise(
     answer="FrozenTargetLoss",
     points=2,
@@ -55,6 +61,33 @@ EXERCISE = FunctionExercise(
     constraints="target and weight get no gradient, even if they require one",
     reference=frozen_target,
     samplers=shaped(positive, count=3),
+    suspects={
+        "This is the sum over all elements. The loss is their mean.": lambda p, t, w: (
+            w * (p - t) ** 2
+        ).sum(),
+        "The weighted sum is divided by the sum of the weights. The formula divides by N, the "
+        "number of elements.": lambda p, t, w: (w * (p - t) ** 2).sum() / w.sum(),
+        "The sum is divided by the size of dim 0. The formula divides by the number of all "
+        "elements.": lambda p, t, w: (w * (p - t) ** 2).sum() / (len(p) if p.ndim else 1),
+        "The weight is squared, too. The formula squares only the difference.": lambda p, t, w: (
+            (w * (p - t)) ** 2
+        ).mean(),
+        "The weights are missing.": lambda p, t, w: ((p - t) ** 2).mean(),
+        "The difference is not squared.": lambda p, t, w: (w * (p - t)).mean(),
+        "This is the absolute difference, not its square.": lambda p, t, w: (
+            w * (p - t).abs()
+        ).mean(),
+        "The mean is over the last dim only. The loss is a single number.": lambda p, t, w: (
+            w * (p - t) ** 2
+        ).mean(-1),
+    },
+    gradient_suspects={
+        "`backward` divides by the sum of the weights. `forward` divides by the number of "
+        "elements.": returning(frozen_target, by_the_weights),
+        "`backward` does not subtract the target.": returning(
+            frozen_target, lambda p, t, w, g: 2 * w * p / p.numel() * g
+        ),
+    },
     asked=("wasted-gradient",),
     checks=(*CONDUCT, gives_only_the_prediction_a_gradient),
 )

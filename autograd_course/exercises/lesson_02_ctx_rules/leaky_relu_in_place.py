@@ -62,5 +62,14 @@ EXERCISE = FunctionExercise(
         "three dimensions, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3), 0.01),
         "a single number (0-dim)": lambda rng: (around(rng, (0.0,)), 0.2),
     },
+    suspects={
+        "Positive numbers are multiplied by the slope, too. They stay as they are.": (
+            lambda x, slope: slope * x
+        ),
+        "The two sides are exchanged: the slope belongs to the numbers that are not positive.": (
+            lambda x, slope: torch.where(x > 0, slope * x, x)
+        ),
+        "Negative numbers become 0. They keep their slope.": lambda x, slope: x.clamp(min=0),
+    },
     checks=(*CONDUCT, works_in_place),
 )

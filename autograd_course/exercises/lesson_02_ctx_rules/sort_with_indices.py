@@ -20,6 +20,7 @@ from autograd_course.grader.checks import CONDUCT, keeps_at_most
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
@@ -44,6 +45,26 @@ def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Findin
     return None
 
 
+def marks_the_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the values, which are the first output, do not require grad."""
+    _, outputs = applied(function, inputs)
+    if outputs[0].requires_grad:
+        return None
+    return found(
+        "backward-never-called",
+        "The values are marked as non-differentiable.",
+        {},
+        "The values are marked as non-differentiable, so no gradient can flow through them. Only "
+        "the indices get this mark.",
+    )
+
+
+def ranks(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the right values, and the rank of each element instead of the indices."""
+    values, indices = sort_with_indices(x, descending)
+    return values, indices.argsort(-1)
+
+
 EXERCISE = FunctionExercise(
     answer="SortWithIndices",
     points=2,
@@ -59,6 +80,23 @@ EXERCISE = FunctionExercise(
         "three dimensions, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
     },
     asked=("wrong-non-differentiable",),
+    suspects={
+        "The values are in ascending order. `forward` ignores `descending`.": (
+            lambda x, descending=False: sort_with_indices(x)
+        ),
+        "The values are sorted along dim 0. This exercise sorts along the last dim.": (
+            lambda x, descending=False: tuple(torch.sort(x, dim=0, descending=descending))
+        ),
+        "Output 1 says to which place each element of x goes. This exercise asks for the place "
+        "that each value comes from.": ranks,
+    },
+    gradient_suspects={
+        "`backward` sorts the gradients by their size. The order of x decides where each of them "
+        "goes, and the indices say so.": returning(
+            sort_with_indices, lambda *given: torch.sort(given[-2], dim=-1)[0]
+        ),
+    },
+    causes=(marks_the_values,),
     checks=(
         *CONDUCT,
         keeps_at_most(

@@ -14,12 +14,15 @@
 
 from typing import Any
 
-import torch
-from torch import Tensor
+from autograd_doctor import Finding
+from torch import Generator, Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_tensor_on_ctx
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
@@ -28,9 +31,7 @@ def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor
     return kept * gain if training else kept.clone()
 
 
-def signal(
-    rng: torch.Generator, shape: tuple[int, ...], stride: int, training: bool
-) -> tuple[Any, ...]:
+def signal(rng: Generator, shape: tuple[int, ...], stride: int, training: bool) -> tuple[Any, ...]:
     """Return random arguments for ``StridedGain``. ``gain`` has the shape of the output."""
     kept = (*shape[:-1], -(-shape[-1] // stride))
     return normal(rng, *shape), normal(rng, *kept), stride, training
@@ -39,6 +40,51 @@ def signal(
 def in_evaluation(check: Check) -> Check:
     """Return a check that runs ``check`` on the same call with ``training=False``."""
     return lambda function, inputs: check(function, (*inputs[:-1], False))
+
+
+def spread(x: Tensor, values: Tensor, stride: int) -> Tensor:
+    """Return zeros in the shape of ``x``, with ``values`` at every ``stride``-th element."""
+    out = values.new_zeros(x.shape)
+    out[..., ::stride] = values
+    return out
+
+
+def scaled_in_evaluation(
+    x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients in which x is multiplied by gain even if training is False."""
+    return spread(x, g * gain, stride), g * x[..., ::stride] if training else None
+
+
+def gain_by_the_first(
+    x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients in which gain gets the first elements of x, not every stride-th one."""
+    first = g * x[..., : g.shape[-1]]
+    return spread(x, g * gain if training else g, stride), first if training else None
+
+
+def repeated(
+    x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients in which the elements that forward left out repeat their neighbor's."""
+    each = (g * gain if training else g).repeat_interleave(stride, -1)[..., : x.shape[-1]]
+    return each, g * x[..., ::stride] if training else None
+
+
+def multiplies_the_length(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the length of x is taken for the length of the output times stride."""
+    x, _, stride, _ = inputs
+    length, kept = returned_by(function, inputs)[0].shape[-1], len(range(0, x.shape[-1], stride))
+    if length == x.shape[-1] or length != kept * stride:
+        return None
+    return found(
+        "gradient-shape",
+        "The length is computed from the output.",
+        {"length": length},
+        f"The gradient has the length {length}, which is the length {kept} of the output times the "
+        f"stride {stride}. The stride does not always divide the length of x. Keep x.shape.",
+    )
 
 
 EXERCISE = FunctionExercise(
@@ -59,6 +105,28 @@ EXERCISE = FunctionExercise(
         "a stride longer than the dimension": lambda rng: signal(rng, (3, 2), 4, True),
     },
     asked=("wasted-gradient", "returns-view"),
+    suspects={
+        "The result is multiplied by gain, although training is False.": (
+            lambda x, gain, stride, training: x[..., ::stride] * gain
+        ),
+        "The result is not multiplied by gain, although training is True.": (
+            lambda x, gain, stride, training: x[..., ::stride].clone()
+        ),
+        "These are the first elements of the last dim. This exercise keeps every stride-th one.": (
+            lambda x, gain, stride, training: strided_gain(
+                x[..., : gain.shape[-1]], gain, 1, training
+            )
+        ),
+    },
+    gradient_suspects={
+        "When training is False, `forward` does not multiply by gain. `backward` still multiplies "
+        "the gradient of x by it.": returning(strided_gain, scaled_in_evaluation),
+        "Each gain was multiplied by one kept element of x. `backward` multiplies by the first "
+        "elements of x, not by every stride-th one.": returning(strided_gain, gain_by_the_first),
+        "`backward` also gives a gradient to the elements that `forward` left out. The output does "
+        "not depend on them, so theirs is 0.": returning(strided_gain, repeated),
+    },
+    causes=(multiplies_the_length,),
     checks=(
         *CONDUCT,
         in_evaluation(no_tensor_on_ctx),

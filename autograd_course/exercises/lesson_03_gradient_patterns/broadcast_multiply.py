@@ -9,16 +9,101 @@
    for x, and on x · g for y.
 """
 
+from typing import Any
+
+import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returned_by
 
 
 def broadcast_multiply(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x · y`` for shapes that broadcast."""
     return x * y
+
+
+def shapes_of(
+    function: type[Function], x: tuple[int, ...], y: tuple[int, ...]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the gradients that ``backward`` returns for these two shapes."""
+    ones = torch.ones(x, dtype=torch.float64), torch.ones(y, dtype=torch.float64)
+    return tuple(tuple(gradient.shape) for gradient in returned_by(function, ones))
+
+
+def sums_over_everything(rule: str) -> Check:
+    """Return a check that a call without broadcasting sums over no dim."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (2, 3), (2, 3))[0] != ():
+            return None
+        return found(
+            rule,
+            "The gradient is a single number.",
+            {},
+            "For two inputs of the same shape, the gradient of x is a single number, so it was "
+            "summed over all dims. PyTorch's sum does this too if it gets an empty list of dims. "
+            "If no dim was copied, do not sum.",
+        )
+
+    return check
+
+
+def loses_dims_of_size_1(rule: str) -> Check:
+    """Return a check that a gradient keeps the dims of size 1 over which it was summed."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (3, 1), (1, 4))[0] != (3,):
+            return None
+        return found(
+            rule,
+            "A dim of size 1 is lost.",
+            {},
+            "For a column of the shape (3, 1), the gradient has the shape (3,). The sum over a dim "
+            "of size 1 removes this dim. It must keep it.",
+        )
+
+    return check
+
+
+def sums_over_the_last(rule: str) -> Check:
+    """Return a check that dims that an input lacks are taken as leading dims."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (3, 5), (5,))[1] != (3,):
+            return None
+        return found(
+            rule,
+            "The sum is over the last dim.",
+            {},
+            "For a 3×5 matrix and a vector of 5, the gradient of the vector has the shape (3,). "
+            "Broadcasting aligns the last dims, so the dims that an input lacks are the first "
+            "ones. Sum over those.",
+        )
+
+    return check
+
+
+def takes_the_other_shape(rule: str) -> Check:
+    """Return a check that no gradient has the shape of the other input."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (3, 5), (5,)) != ((5,), (3, 5)):
+            return None
+        return found(
+            rule,
+            "The shapes are exchanged.",
+            {},
+            "The gradient of x has the shape of y, and the other way around. Each gradient is "
+            "summed to the shape of its own input.",
+        )
+
+    return check
 
 
 EXERCISE = FunctionExercise(
@@ -37,4 +122,14 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
     },
     checks=CONDUCT,
+    causes=tuple(
+        cause(rule)
+        for rule in ("gradient-shape", "unreduced-broadcast", "batch-dimension", "backward-raises")
+        for cause in (
+            sums_over_everything,
+            loses_dims_of_size_1,
+            sums_over_the_last,
+            takes_the_other_shape,
+        )
+    ),
 )

@@ -11,12 +11,18 @@
    flattened into one. Return None for the index.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
@@ -29,6 +35,34 @@ def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
     index = torch.randint(rows - 1, shape, generator=rng, device="cpu")
     index.view(-1)[[0, -1]] = 0
     return index
+
+
+def first_column(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
+    """Return a gradient that is added up only in the first column."""
+    rows = g.reshape(-1, table.shape[1])
+    return torch.zeros_like(table).scatter_add(0, index.reshape(-1, 1), rows)
+
+
+def has_other_rows(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the number of rows comes from the index or from the output."""
+    table, index = inputs
+    rows, length = returned_by(function, inputs)[0].shape[0], len(table)
+    if rows == length:
+        return None
+    if rows == int(index.max()) + 1:
+        hint = (
+            f"The gradient has {rows} rows, because the largest index is {rows - 1}. The last rows "
+            "of the table may never be read, so the index does not say how many there are. Keep "
+            "the shape of the table."
+        )
+    elif rows == (len(index) if index.ndim else 1):
+        hint = (
+            f"The gradient has {rows} rows, as many as the output. It must have one row for each "
+            f"of the {length} rows of the table, because the table is the input. Keep its shape."
+        )
+    else:
+        return None
+    return found("gradient-shape", "The number of rows is wrong.", {"rows": rows}, hint)
 
 
 EXERCISE = FunctionExercise(
@@ -44,6 +78,13 @@ EXERCISE = FunctionExercise(
         "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
         "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
     },
+    gradient_suspects={
+        "Only the first column gets a gradient. scatter_add adds one element for each element of "
+        "the index, so the index needs the shape of the rows.": returning(
+            gather_rows, first_column
+        ),
+    },
+    causes=(has_other_rows,),
     accepted=("returns-view",),  # table[index] is a view for a 0-dim index
     checks=(
         *CONDUCT,

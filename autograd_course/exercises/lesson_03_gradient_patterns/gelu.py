@@ -33,6 +33,15 @@ EXERCISE = FunctionExercise(
     constraints="no built-in gelu does the work",
     reference=gelu,
     samplers=shaped(normal),
+    suspects={
+        "erf gets x itself. Φ(x) needs erf(x / √2).": lambda x: 0.5 * x * (1 + torch.erf(x)),
+        "The factor ½ of Φ is missing.": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
+        "The 1 in front of erf is missing.": lambda x: 0.5 * x * torch.erf(x / math.sqrt(2)),
+        "This is Φ(x). The factor x is missing.": lambda x: 0.5 * (1 + torch.erf(x / math.sqrt(2))),
+        "This is the approximation by tanh. The exercise asks for the exact function.": lambda x: (
+            0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        ),
+    },
     checks=(
         *CONDUCT,
         without("gelu", "gelu_backward", use="torch.erf and the normal density"),

@@ -8,17 +8,47 @@
    sum the second over all elements, and reshape the sum to beta.shape.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
+from autograd_course.grader.suspecting import returning
 
 
 def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
     """Return ``x σ(βx)``, where β is a tensor with one element."""
     return x * torch.sigmoid(beta * x)
+
+
+def without_beta(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients whose sigmoid is σ(x) instead of σ(βx)."""
+    s = torch.sigmoid(x)
+    slope = s * (1 - s)
+    return (s + beta * x * slope) * g, (x * x * slope * g).sum().reshape(beta.shape)
+
+
+def summed_apart(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the sum for β is a product of two sums."""
+    s = torch.sigmoid(beta * x)
+    slope = s * (1 - s)
+    of_beta = (x * x * slope).sum() * g.sum()
+    return (s + beta * x * slope) * g, of_beta.reshape(beta.shape)
+
+
+def of_beta(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return a suspect whose gradient of β sums another formula in x and in s = σ(βx)."""
+
+    def backward(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        s = torch.sigmoid(beta * x)
+        right = (s + beta * x * s * (1 - s)) * g
+        return right, (formula(x, s) * g).sum().reshape(beta.shape)
+
+    return returning(learnable_swish, backward)
 
 
 EXERCISE = FunctionExercise(
@@ -34,6 +64,29 @@ EXERCISE = FunctionExercise(
         "a vector, β of shape (1,)": lambda rng: (normal(rng, 5), positive(rng, 1)),
         "three dims, a negative β": lambda rng: (normal(rng, 2, 1, 3), -positive(rng, 1)),
         "a single number (0-dim)": lambda rng: (normal(rng), positive(rng)),
+    },
+    suspects={
+        "β is missing inside the sigmoid.": lambda x, beta: x * torch.sigmoid(x),
+        "β is outside the sigmoid. In the formula, it is inside.": lambda x, beta: (
+            beta * x * torch.sigmoid(x)
+        ),
+        "β is also a factor outside the sigmoid.": lambda x, beta: (
+            beta * x * torch.sigmoid(beta * x)
+        ),
+    },
+    gradient_suspects={
+        "`backward` computes σ(x). `forward` uses σ(βx), so β is missing inside the sigmoid.": (
+            returning(learnable_swish, without_beta)
+        ),
+        "The gradient of β lacks a factor x. One x comes from outside the sigmoid, and the inner "
+        "derivative is another x.": of_beta(lambda x, s: x * s * (1 - s)),
+        "The gradient of β takes x · σ(βx). But β is inside the sigmoid, so its slope s(1 - s) and "
+        "the inner derivative x are needed.": of_beta(lambda x, s: x * s),
+        "The gradient of β takes σ(βx) for its slope. The slope of the sigmoid is s(1 - s).": (
+            of_beta(lambda x, s: x * x * s)
+        ),
+        "For β, the derivative and grad_output are summed separately. Multiply them element by "
+        "element first, and then sum the products.": returning(learnable_swish, summed_apart),
     },
     checks=CONDUCT,
 )

@@ -8,12 +8,18 @@
    = x == y. Return g · winners / winners.sum(dim, keepdim=True), and None twice.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT, ties_as
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def amax(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
@@ -28,6 +34,30 @@ def tied(rng: torch.Generator, *shape: int) -> Tensor:
     """Return ``SPREAD`` times random integers from 0 to 3, so that long slices contain ties."""
     levels = torch.randint(4, shape, generator=rng, device="cpu")
     return SPREAD * levels.to(torch.float64)
+
+
+def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
+    """Return a gradient in which only the maximum of the whole tensor wins."""
+    *keepdim, g = keepdim_and_g
+    kept = g if any(keepdim) else g.unsqueeze(dim)
+    winners = x == x.max()
+    share: Tensor = kept * winners / winners.sum(dim, keepdim=True)
+    return share
+
+
+def has_a_second_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the gradient has a further dim although keepdim is True."""
+    if len(inputs) < 3 or not inputs[2]:
+        return None
+    if returned_by(function, inputs)[0].ndim != inputs[0].ndim + 1:
+        return None
+    return found(
+        "unreduced-broadcast",
+        "The gradient has one dim too many.",
+        {},
+        "With keepdim=True, the output and grad_output still have this dim. The code gives them a "
+        "second one, for example with unsqueeze. Add the dim only if it was not kept.",
+    )
 
 
 EXERCISE = FunctionExercise(
@@ -45,6 +75,30 @@ EXERCISE = FunctionExercise(
         "three dims, along one of length 1": lambda rng: (normal(rng, 2, 1, 3), 1),
         "a slice of equal numbers": lambda rng: (torch.full_like(normal(rng, 4), 0.7), 0),
     },
+    suspects={
+        "`forward` ignores keepdim=True, so the result lacks this dim.": (
+            lambda x, dim, keepdim=False: amax(x, dim)
+        ),
+        "The result keeps the dim, although keepdim is False.": (
+            lambda x, dim, keepdim=False: amax(x, dim, True)
+        ),
+        "This is the maximum of the whole tensor. The exercise asks for one along dim.": (
+            lambda x, dim, keepdim=False: x.max()
+        ),
+        "This is the maximum along the last dim. `forward` ignores dim.": (
+            lambda x, dim, keepdim=False: amax(x, -1, keepdim)
+        ),
+        "This is the maximum along dim 0. `forward` ignores dim.": (
+            lambda x, dim, keepdim=False: amax(x, 0, keepdim)
+        ),
+    },
+    gradient_suspects={
+        "`backward` compares x with the maximum of the whole tensor. A slice without this maximum "
+        "has no winner, and 0/0 is nan. Compare each slice with its own maximum.": returning(
+            amax, by_the_global_maximum
+        ),
+    },
+    causes=(has_a_second_dim,),
     checks=(
         *CONDUCT,
         ties_as(amax, torch.tensor([3.0, 1.0, 3.0, 3.0, 2.0], dtype=torch.float64), 0),

@@ -38,6 +38,17 @@ EXERCISE = FunctionExercise(
         "three dims, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
         "one number to rank": lambda rng: (normal(rng, 3, 1), 0.5),
     },
+    suspects={
+        "The ½ in front of the sum is missing.": lambda x, tau: soft_rank(x, tau) - 0.5,
+        "The sum has 1 in front of it. In the formula it is ½, because the term with j = i adds "
+        "another ½.": lambda x, tau: soft_rank(x, tau) + 0.5,
+        "The difference has the wrong sign, or the sum is over the wrong dim. The largest number "
+        "gets the rank 1, and it should get the last rank.": lambda x, tau: soft_rank(-x, tau),
+        "The difference is multiplied by τ. The formula divides by it.": lambda x, tau: soft_rank(
+            x, 1 / tau
+        ),
+        "The difference is not divided by τ.": lambda x, tau: soft_rank(x, 1.0),
+    },
     checks=(
         *CONDUCT,
         keeps_at_most(

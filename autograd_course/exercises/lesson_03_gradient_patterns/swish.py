@@ -29,6 +29,10 @@ EXERCISE = FunctionExercise(
     constraints="no more than one tensor of the size of x is kept for backward",
     reference=swish,
     samplers=shaped(normal),
+    suspects={
+        "This is the sigmoid of x. The factor x is missing.": torch.sigmoid,
+        "This is x · tanh(x). The exercise asks for the sigmoid.": lambda x: x * torch.tanh(x),
+    },
     checks=(
         *CONDUCT,
         keeps_at_most(lambda x: x.numel() * x.element_size(), "one tensor of the size of x"),

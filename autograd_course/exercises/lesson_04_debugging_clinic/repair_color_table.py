@@ -10,12 +10,15 @@
    index + 1. (For a one-dimensional index, index_add_ also works.)
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
+from autograd_course.grader.suspecting import returning
 
 
 def look_up(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
@@ -43,6 +46,23 @@ def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
     return (1 - fraction) * low + fraction * high
 
 
+def added(low: str, high: str) -> Any:
+    """Return a suspect whose table gradient adds other weights, or adds them to other entries."""
+
+    def backward(
+        table: Tensor, index: Tensor, fraction: Tensor, g: Tensor
+    ) -> tuple[Tensor, None, Tensor]:
+        weights = {"f": fraction, "1 - f": 1 - fraction}
+        of_table = torch.zeros_like(table)
+        for place, shift in ((low, 0), (high, 1)):
+            weight, _, at = place.partition(" at ")
+            where = index + (int(at) if at else shift)
+            of_table.index_put_((where,), weights[weight] * g, accumulate=True)
+        return of_table, None, (table[index + 1] - table[index]) * g
+
+    return returning(look_up, backward)
+
+
 EXERCISE = FunctionExercise(
     answer="LookUp",
     points=2,
@@ -61,6 +81,15 @@ EXERCISE = FunctionExercise(
         "Several pixels read the same entry of the table, so this entry collects several "
         "gradients. What do table[index] = values and table[index] += values do if an index "
         "appears twice?": overwriting,
+        "The two weights are exchanged. Entry i has the weight 1 - f, and entry i + 1 has f.": (
+            added("f", "1 - f")
+        ),
+        "Both weights go to entry i. The weight f belongs to entry i + 1.": (
+            added("1 - f", "f at 0")
+        ),
+        "Both weights go to entry i + 1. The weight 1 - f belongs to entry i.": (
+            added("1 - f at 1", "f")
+        ),
     },
     checks=CONDUCT,
     modeled_on="PyTorch #1631: the gradient of gather in 2017",

@@ -38,6 +38,13 @@ def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
     return dropout(x.detach(), p, seed) + passed - passed.detach()
 
 
+def without_the_seed(x: Tensor, p: float, seed: int) -> Tensor:
+    """Return the correct values, with a gradient whose generator never gets the seed."""
+    kept = torch.rand(x.shape, generator=torch.Generator(x.device), device=x.device) >= p
+    passed = x * kept / (1 - p)
+    return dropout(x.detach(), p, seed) + passed - passed.detach()
+
+
 def leaves_the_generator(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Check that forward and backward leave PyTorch's global generator unchanged."""
     with torch.random.fork_rng(devices=[]):
@@ -75,6 +82,8 @@ EXERCISE = FunctionExercise(
     gradient_suspects={
         "This is the mask that the generator draws after the mask of forward. How do you bring "
         "a generator back to its first number?": next_draws,
+        "The generator of backward never gets the seed, so it draws another mask. A new generator "
+        "has a seed of its own.": without_the_seed,
     },
     checks=(*CONDUCT, leaves_the_generator),
     modeled_on="guided-diffusion #167: a checkpoint recomputed dropout with a new mask",

@@ -8,6 +8,7 @@
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
+from autograd_course.grader.suspecting import returning
 
 
 def log_cosh(x: Tensor) -> Tensor:
@@ -25,6 +27,16 @@ def log_cosh(x: Tensor) -> Tensor:
 def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
     """Return numbers of both signs, with absolute values up to about ``magnitude``."""
     return magnitude * (positive(rng, *shape) - 1.25)
+
+
+def replaced(by: float) -> Any:
+    """Return a suspect whose gradient replaces nan by a number."""
+
+    def backward(x: Tensor, g: Tensor) -> Tensor:
+        up, down = x.exp(), (-x).exp()
+        return g * ((up - down) / (up + down)).nan_to_num(by)
+
+    return returning(log_cosh, backward)
 
 
 EXERCISE = FunctionExercise(
@@ -41,6 +53,12 @@ EXERCISE = FunctionExercise(
         "outliers of up to 1000": lambda rng: (signed(rng, 1333.0, 6),),
         "outliers of up to 50": lambda rng: (signed(rng, 66.0, 2, 1, 3),),
         "a single number (0-dim)": lambda rng: (normal(rng),),
+    },
+    gradient_suspects={
+        "Where the exponential overflows, the slope is always 1 here. For large negative x it is "
+        "-1. Use a formula that does not overflow, instead of replacing nan.": replaced(1.0),
+        "Where the exponential overflows, the slope is 0 here. It is close to 1 or -1. Use a "
+        "formula that does not overflow, instead of replacing nan.": replaced(0.0),
     },
     checks=CONDUCT,
     modeled_on="snntorch #427: the exponential of a surrogate gradient overflowed, and the "

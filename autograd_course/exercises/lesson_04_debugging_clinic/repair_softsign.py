@@ -21,6 +21,7 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
+from autograd_course.grader.suspecting import returning
 
 
 def softsign(x: Tensor) -> Tensor:
@@ -58,6 +59,14 @@ EXERCISE = FunctionExercise(
     constraints="the memory is freed together with the output, without the garbage collector",
     reference=softsign,
     samplers=shaped(normal),
+    gradient_suspects={
+        "This is 1 - y². The derivative of this function is (1 - |y|)².": returning(
+            softsign, lambda x, g: g * (1 - softsign(x) ** 2)
+        ),
+        "This is 1 - |y|. The square is missing.": returning(
+            softsign, lambda x, g: g * (1 - softsign(x).abs())
+        ),
+    },
     asked=("tensor-on-ctx", "ctx-cycle"),
     checks=(*CONDUCT, needs_no_output),
     seconds=20.0,  # to detect a cycle, the garbage collector must run several times

@@ -13,6 +13,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def solve(x: Tensor, steps: tuple[float, ...]) -> Tensor:
@@ -20,6 +21,25 @@ def solve(x: Tensor, steps: tuple[float, ...]) -> Tensor:
     for h in steps:
         x = x - h * x.sin()
     return x
+
+
+def states(x: Tensor, steps: tuple[float, ...]) -> list[Tensor]:
+    """Return the state before each step, and the last state."""
+    return [solve(x, steps[:count]) for count in range(len(steps) + 1)]
+
+
+def after_each_step(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
+    """Return a gradient that takes each slope at the state after its step."""
+    for h, state in zip(steps, states(x, steps)[1:], strict=True):
+        g = g * (1 - h * state.cos())
+    return g
+
+
+def in_opposite_order(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
+    """Return a gradient that pairs the first step with the last state."""
+    for h, state in zip(reversed(steps), states(x, steps), strict=False):
+        g = g * (1 - h * state.cos())
+    return g
 
 
 EXERCISE = FunctionExercise(
@@ -38,6 +58,13 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (normal(rng), (0.1, 0.1)),
     },
     double_backward=False,
+    asked=("not-reentrant",),
+    gradient_suspects={
+        "Each slope is taken at the state after its step. `forward` takes the sine of the state "
+        "before the step.": returning(solve, after_each_step),
+        "The steps and the states run in opposite orders, so each h meets the state of another "
+        "step. Reverse both, or none.": returning(solve, in_opposite_order),
+    },
     checks=CONDUCT,
     modeled_on="DGL #1046: backward cleared a cache on ctx, and failed with retain_graph=True",
 )

@@ -1,5 +1,7 @@
 """The sign function, and the clip that three exercises use as its surrogate."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,22 @@ from autograd_course.grader.sampling import normal
 def sign(x: Tensor) -> Tensor:
     """Return +1 where ``x ≥ 0``, and -1 elsewhere."""
     return torch.where(x >= 0, 1.0, -1.0).to(x)
+
+
+SIGN_SUSPECTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "The sign of 0 is 0 here, as torch.sign gives it. In this exercise it is +1.": torch.sign,
+    "The sign of 0 is -1 here. In this exercise it is +1, so the comparison includes 0.": (
+        lambda x: torch.where(x > 0, 1.0, -1.0).to(x)
+    ),
+    "-0 counts as a negative number here. It is equal to 0, so its sign is +1.": (
+        lambda x: torch.where(torch.signbit(x), -1.0, 1.0).to(x)
+    ),
+    "At 0, the result is nan. x / |x| is 0/0 there.": lambda x: x / x.abs(),
+    "A negative number close to 0 counts as 0 here. Compare x with 0 itself.": (
+        lambda x: torch.where(x >= -1e-14, 1.0, -1.0).to(x)
+    ),
+    "The two signs are exchanged.": lambda x: -sign(x),
+}
 
 
 def clipped(x: Tensor) -> Tensor:

@@ -9,10 +9,16 @@
 
 import torch
 
-from autograd_course.exercises.lesson_05_straight_through._sign import clipped, sign, with_zeros
+from autograd_course.exercises.lesson_05_straight_through._sign import (
+    SIGN_SUSPECTS,
+    clipped,
+    sign,
+    with_zeros,
+)
 from autograd_course.grader.checks import CONDUCT, gradient_at
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around, shaped
+from autograd_course.grader.suspecting import returning
 
 EXERCISE = FunctionExercise(
     answer="ClippedSignSTE",
@@ -23,6 +29,16 @@ EXERCISE = FunctionExercise(
     constraints="the gradient still passes at exactly -1 and +1",
     reference=sign,
     surrogate=clipped,
+    suspects=SIGN_SUSPECTS,
+    gradient_suspects={
+        "The mask is inverted. The gradient passes inside the interval, not outside.": returning(
+            sign, lambda x, g: g * (x.abs() > 1)
+        ),
+        "The gradient passes everywhere. The mask must depend on x: a mask that compares the "
+        "output with -1 and +1 is always true.": returning(sign, lambda x, g: g),
+        "This multiplies by the clipped x itself. The gradient needs the slope of the clip, which "
+        "is 1 inside the interval and 0 outside.": returning(sign, lambda x, g: g * x.clamp(-1, 1)),
+    },
     samplers={
         **shaped(lambda rng, *shape: around(rng, (-1.0, 0.0, 1.0), *shape)),
         "zeros among the numbers": with_zeros,

@@ -10,11 +10,15 @@
    outside. torch.where(inside, v.round() - v, v.clamp(low, high)) gives both cases at once.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT, gradient_at
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.suspecting import returning
 
 
 def fake_quantize(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
@@ -69,6 +73,30 @@ def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tens
     return right + of_x - of_x.detach()
 
 
+def with_slope(slope: Callable[..., Tensor], mask: Callable[..., Tensor] | None = None) -> Any:
+    """Return a suspect with another gradient of the step, or another mask.
+
+    ``slope`` takes ``v = x / step``, the mask and the bounds. ``mask`` takes the arguments.
+    """
+
+    def backward(x: Tensor, step: Tensor, low: int, high: int, g: Tensor) -> tuple[Tensor, Tensor]:
+        v = x / step
+        inside = mask(x, step, low, high) if mask else (v >= low) & (v <= high)
+        return g * inside, (g * slope(v, inside, low, high)).sum()
+
+    return returning(fake_quantize, backward)
+
+
+def right_slope(v: Tensor, inside: Tensor, low: int, high: int) -> Tensor:
+    """Return the right gradient of the step for each element."""
+    return torch.where(inside, v.round() - v, v.clamp(low, high))
+
+
+def compared_as_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
+    """Return a mask that compares x, not x / step, with the bounds."""
+    return (x >= low) & (x <= high)
+
+
 BY_LEVEL = (
     "An x just outside the bounds rounds to a level that is a bound. The clamp comes before the "
     "rounding: "
@@ -89,7 +117,54 @@ EXERCISE = FunctionExercise(
         "three axes, one of length 1": lambda rng: on_levels(rng, (2, 1, 6), 0.1, -8, 7),
         "a single number (0-dim)": lambda rng: on_levels(rng, (), 0.7, -2, 1),
     },
+    suspects={
+        "The level is not multiplied by the step.": lambda x, step, low, high: torch.round(
+            x / step
+        ).clamp(low, high),
+        "The levels are rounded down. The formula rounds to the nearest level.": (
+            lambda x, step, low, high: step * torch.floor(x / step).clamp(low, high)
+        ),
+        "No level is clamped here, although some are outside the bounds. The bounds are levels, so "
+        "clamp x / step, not x and not y.": lambda x, step, low, high: step * torch.round(x / step),
+        "The levels are not rounded.": lambda x, step, low, high: (
+            step * (x / step).clamp(low, high)
+        ),
+        "x is multiplied by the step before the rounding. The formula divides by it.": (
+            lambda x, step, low, high: step * torch.round(x * step).clamp(low, high)
+        ),
+    },
     gradient_suspects={
+        "The mask compares x with the bounds. They are levels, so compare x / step with them.": (
+            with_slope(right_slope, compared_as_x)
+        ),
+        "Inside the bounds, the gradient of the step lacks one of its two terms, the level: y is "
+        "the step times the level, and both depend on the step.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, -v, v.clamp(low, high))
+        ),
+        "Inside the bounds, the gradient of the step lacks the term -x / step: the level depends "
+        "on the step, too, through x / step.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v.round(), v.clamp(low, high))
+        ),
+        "The term -x / step of the gradient of the step is subtracted outside the bounds, too. "
+        "There the level is constant, and only the bound remains.": with_slope(
+            lambda v, inside, low, high: v.round().clamp(low, high) - v
+        ),
+        "The gradient of the step is 0 outside the bounds. There y is the step times a bound, so "
+        "it still depends on the step.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v.round() - v, 0 * v)
+        ),
+        "Outside the bounds, the gradient of the step always takes high. Below low, y is the step "
+        "times low.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v.round() - v, 0 * v + high)
+        ),
+        "Inside the bounds, the gradient of the step has the wrong sign: it is the level minus "
+        "x / step.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v - v.round(), v.clamp(low, high))
+        ),
+        "Outside the bounds, the gradient of the step is x / step here. There y is the step times "
+        "a bound, which does not depend on x.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v.round() - v, v)
+        ),
         BY_LEVEL + "compare x / step with the bounds, not its level.": clamped_by_level,
         BY_LEVEL + "for the gradient of x, also compare x / step with the bounds, not its "
         "level.": clamped_by_level_for_x,

@@ -35,6 +35,29 @@ EXERCISE = FunctionExercise(
     constraints="a number halfway between two is rounded to the even multiple, as in torch.round",
     reference=round_to,
     surrogate=unrounded,
+    suspects={
+        "The result is not multiplied by the step after the rounding.": (
+            lambda x, step: torch.round(x / step)
+        ),
+        "x is not divided by the step before the rounding.": lambda x, step: step * torch.round(x),
+        "The step is used the wrong way around: x is multiplied by it before the rounding, and "
+        "divided by it afterwards.": lambda x, step: torch.round(x * step) / step,
+        "A number halfway between two multiples is rounded up. It goes to the even multiple.": (
+            lambda x, step: step * torch.floor(x / step + 0.5)
+        ),
+        "A number halfway between two multiples is rounded away from 0. It goes to the even "
+        "multiple.": lambda x, step: step * x.sign() * torch.floor(x.abs() / step + 0.5),
+        "This rounds down. The exercise asks for the nearest multiple.": (
+            lambda x, step: step * torch.floor(x / step)
+        ),
+        "This rounds up. The exercise asks for the nearest multiple.": (
+            lambda x, step: step * torch.ceil(x / step)
+        ),
+        "This rounds towards 0. The exercise asks for the nearest multiple.": (
+            lambda x, step: step * torch.trunc(x / step)
+        ),
+        "This is x itself. The surrogate belongs to backward, and forward rounds.": unrounded,
+    },
     samplers={
         "step 0.3": lambda rng: (normal(rng, 3, 5), 0.3),
         "step 1": lambda rng: (3 * normal(rng, 5), 1.0),

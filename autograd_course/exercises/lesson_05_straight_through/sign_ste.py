@@ -10,7 +10,11 @@
 
 from torch import Tensor
 
-from autograd_course.exercises.lesson_05_straight_through._sign import sign, with_zeros
+from autograd_course.exercises.lesson_05_straight_through._sign import (
+    SIGN_SUSPECTS,
+    sign,
+    with_zeros,
+)
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
@@ -30,6 +34,7 @@ EXERCISE = FunctionExercise(
     constraints="the output at exactly 0 is +1, whatever the sign of that zero",
     reference=sign,
     surrogate=identity,
+    suspects=SIGN_SUSPECTS,
     samplers={**shaped(normal), "zeros among the numbers": with_zeros},
     checks=CONDUCT,
 )

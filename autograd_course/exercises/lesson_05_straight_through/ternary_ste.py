@@ -8,6 +8,9 @@
    g · (lower + upper) / 2, and that of the threshold is (g · (lower - upper)).sum() / 2.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -15,6 +18,7 @@ from autograd_course.exercises.lesson_05_straight_through._sign import clipped, 
 from autograd_course.grader.checks import CONDUCT, gradient_at
 from autograd_course.grader.exercise import FunctionExercise, Sampler
 from autograd_course.grader.sampling import around
+from autograd_course.grader.suspecting import returning
 
 
 def ternary(x: Tensor, threshold: Tensor) -> Tensor:
@@ -50,6 +54,56 @@ def at_the_jumps(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     return x, torch.tensor(0.25, dtype=torch.float64)
 
 
+def windows(
+    upper: Callable[[Tensor, Tensor], Tensor], lower: Callable[[Tensor, Tensor], Tensor]
+) -> Callable[..., Any]:
+    """Return a suspect whose backward uses other windows for the two signs."""
+
+    def backward(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        high, low = upper(x, t).to(x), lower(x, t).to(x)
+        return g * (low + high) / 2, (g * (low - high)).sum() / 2
+
+    return returning(ternary, backward)
+
+
+def around_zero(x: Tensor, t: Tensor) -> Tensor:
+    """Return one window around 0."""
+    return x.abs() <= 1
+
+
+def wide(x: Tensor, t: Tensor) -> Tensor:
+    """Return one window around 0 that also covers both jumps."""
+    return x.abs() <= 1 + t
+
+
+def high(x: Tensor, t: Tensor) -> Tensor:
+    """Return the window around the jump at t."""
+    return (x - t).abs() <= 1
+
+
+def low(x: Tensor, t: Tensor) -> Tensor:
+    """Return the window around the jump at -t."""
+    return (x + t).abs() <= 1
+
+
+def everywhere(x: Tensor, t: Tensor) -> Tensor:
+    """Return a window that contains every number."""
+    return torch.ones_like(x)
+
+
+def open_high(x: Tensor, t: Tensor) -> Tensor:
+    """Return a window around t without a lower end."""
+    return x - t <= 1
+
+
+def open_low(x: Tensor, t: Tensor) -> Tensor:
+    """Return a window around -t without a lower end."""
+    return x + t <= 1
+
+
+ONE_END = "A window has two ends, {0} - 1 and {0} + 1. This one has no lower end, so the absolute "
+ONE_END += "value is missing."
+
 EXERCISE = FunctionExercise(
     answer="TernarySTE",
     points=3,
@@ -66,7 +120,33 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": thresholds(0.3),
         "x equal to the thresholds and to 0": at_the_jumps,
     },
+    suspects={
+        "Here the sign of 0 is 0, so the result is ±½ where x is t or -t. In this exercise, the "
+        "sign of 0 is +1.": lambda x, t: (torch.sign(x - t) + torch.sign(x + t)) / 2,
+        "Where x is equal to t, x - t is 0 and its sign is +1. So the result is +1 there, and the "
+        "comparison includes t.": lambda x, t: (x > t).to(x) - (x < -t).to(x),
+        "Where x is equal to -t, x + t is 0 and its sign is +1. So the result is 0 there, and the "
+        "comparison excludes -t.": lambda x, t: (x >= t).to(x) - (x <= -t).to(x),
+        "Here the sign of 0 is -1. In this exercise it is +1, for x = t and for x = -t.": (
+            lambda x, t: (x > t).to(x) - (x <= -t).to(x)
+        ),
+        "This is the sum of the two signs, without the ½.": lambda x, t: 2 * ternary(x, t),
+        "This is only the sign of x - t. The formula adds the sign of x + t, and halves.": (
+            lambda x, t: sign(x - t)
+        ),
+    },
     gradient_suspects={
+        "The gradient of x uses a window around 0, and the threshold gets no gradient. Each sign "
+        "has its own clip, around its own jump.": windows(around_zero, around_zero),
+        "The gradient of x uses one window from -1 - t to 1 + t, and the threshold gets none. Each "
+        "clip has its own window: one around t, and one around -t.": windows(wide, wide),
+        "The gradient of x passes everywhere, and the threshold gets none. Outside its window, "
+        "each clip is constant and has the slope 0.": windows(everywhere, everywhere),
+        ONE_END.format("t"): windows(open_high, low),
+        ONE_END.format("-t"): windows(high, open_low),
+        "The windows have two ends each. These have no lower end, so the absolute value is "
+        "missing.": windows(open_high, open_low),
+        "The two windows are exchanged, so the threshold gets the wrong sign.": windows(low, high),
         "Each sign has its own clip, around its own jump. Neither clip has a window around "
         "0.": one_clip,
     },

@@ -31,10 +31,97 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return (norms - 1).square().mean()
 
 
+def penalized(
+    norms: Callable[[Tensor], Tensor], penalty: Callable[[Tensor], Tensor], scale: bool = False
+) -> Callable[..., Tensor]:
+    """Return a suspect that takes other norms of the gradient, or penalizes them in another way.
+
+    With ``scale``, the gradient is that of the mean of the scores.
+    """
+
+    def suspect(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        scores = critic(x)
+        total = scores.mean() if scale else scores.sum()
+        (gradient,) = torch.autograd.grad(total, x)
+        return penalty(norms(gradient))
+
+    return suspect
+
+
+def each_norm(gradient: Tensor, order: float = 2) -> Tensor:
+    """Return the norm of each sample's gradient."""
+    norms: Tensor = torch.linalg.vector_norm(gradient.flatten(1), order, dim=1)
+    return norms
+
+
+def norms_over(*dims: int) -> Callable[[Tensor], Tensor]:
+    """Return norms over these dims, or over the last ones that exist."""
+
+    def norms(gradient: Tensor) -> Tensor:
+        existing = [dim for dim in dims if dim < gradient.ndim] or [gradient.ndim - 1]
+        found: Tensor = torch.linalg.vector_norm(gradient, dim=existing)
+        return found
+
+    return norms
+
+
+def squared(norms: Tensor) -> Tensor:
+    """Return the mean of ``(norm - 1)²``."""
+    return (norms - 1).square().mean()
+
+
+EACH_SAMPLE = " An image has more dims, and each sample has one norm over all of them."
+SUSPECTS: dict[str, Callable[..., Tensor]] = {
+    "There is one norm for the whole batch. The formula has one norm for each sample.": penalized(
+        lambda gradient: torch.linalg.vector_norm(gradient), squared
+    ),
+    "The norms are over dim 1 only." + EACH_SAMPLE: penalized(norms_over(1), squared),
+    "The norms are over the last dim only." + EACH_SAMPLE: penalized(
+        lambda gradient: torch.linalg.vector_norm(gradient, dim=-1), squared
+    ),
+    "The norms are over dims 2 and 3, without dim 1." + EACH_SAMPLE: penalized(
+        norms_over(2, 3), squared
+    ),
+    "The norms are over the samples. Each sample has one norm over its own elements.": penalized(
+        lambda gradient: torch.linalg.vector_norm(gradient.flatten(1), dim=0), squared
+    ),
+    "The mean of the norms is taken before 1 is subtracted and the result is squared. First square "
+    "the distance of each norm from 1, and then take the mean.": penalized(
+        each_norm, lambda norms: (norms.mean() - 1).square()
+    ),
+    "These are the squares of the norms. The square root is missing.": penalized(
+        lambda gradient: each_norm(gradient).square(), squared
+    ),
+    "The distance from 1 is not squared: this is the mean of its absolute value.": penalized(
+        each_norm, lambda norms: (norms - 1).abs().mean()
+    ),
+    "The distance from 1 is not squared.": penalized(each_norm, lambda norms: (norms - 1).mean()),
+    "1 is not subtracted from the norms. This penalizes how far they are from 0.": penalized(
+        each_norm, lambda norms: norms.square().mean()
+    ),
+    "This is the sum over the samples. The formula has their mean.": penalized(
+        each_norm, lambda norms: (norms - 1).square().sum()
+    ),
+    "Only norms above 1 are penalized. The formula also penalizes those below 1.": penalized(
+        each_norm, lambda norms: (norms - 1).clamp(min=0).square().mean()
+    ),
+    "These are sums of absolute values. The formula has the Euclidean norm.": penalized(
+        lambda gradient: each_norm(gradient, 1), squared
+    ),
+    "Each norm is divided by the root of the number of elements: this takes the mean of the "
+    "squares. A norm takes their sum.": penalized(
+        lambda gradient: gradient.flatten(1).square().mean(1).sqrt(), squared
+    ),
+    "This is the gradient of the mean of the scores, so each gradient is divided by N. Take the "
+    "sum of the scores instead.": penalized(each_norm, squared, scale=True),
+}
+
+
 def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
     """Return a small random critic and a batch of samples."""
     count = torch.Size(shape[1:]).numel()
-    weight, last = normal(rng, count, 7), normal(rng, 7, 1)
+    weight, last = normal(rng, count, 7), 2 * normal(rng, 7, 1)
 
     def score(x: Tensor) -> Tensor:
         scores = torch.tanh(x.flatten(1) @ weight) @ last
@@ -83,10 +170,16 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
     """Compare the gradients of the parameters to finite differences of the penalty."""
     net = critic_net()
     penalty = routine(net, samples())
-    if not isinstance(penalty, Tensor) or not penalty.requires_grad:
+    if not isinstance(penalty, Tensor):
+        return wrong(
+            "the value is right, but it is a Python number, so it has no graph, and the critic's "
+            "parameters get no gradient from it. Return a tensor, without .item() or float()."
+        )
+    if not penalty.requires_grad:
         return wrong(
             "the value is right, but it has no graph, so the critic's parameters get no gradient "
-            "from it. Which argument makes autograd record how the gradient was computed?"
+            "from it. Which argument makes autograd record how the gradient was computed? If you "
+            "pass it, look for detach, .data or no_grad after it."
         )
     penalty.backward()
     for name, parameter in net.named_parameters():
@@ -144,6 +237,7 @@ EXERCISE = RoutineExercise(
         "a batch of images": lambda rng: critic(rng, 3, 2, 2, 2),
         "a batch of one": lambda rng: critic(rng, 1, 4),
     },
+    suspects=SUSPECTS,
     trials=(
         leaves_gradients_alone,
         leaves_samples_alone,

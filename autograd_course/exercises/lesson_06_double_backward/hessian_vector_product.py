@@ -76,6 +76,67 @@ def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -
     )
 
 
+def first_pass(f: Callable[..., Tensor], inputs: Tensors) -> tuple[Tensors, Tensors]:
+    """Return leaves of our own and the gradients of ``f`` with respect to them."""
+    leaves = tuple(x.detach().requires_grad_() for x in inputs)
+    return leaves, torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+
+
+def second_pass(number: Tensor, leaves: Tensors) -> Tensors:
+    """Return the gradient of a number that was computed from the gradients."""
+    return tuple(torch.autograd.grad(number, leaves, materialize_grads=True))
+
+
+def of_two_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the result if gradient and vector are summed before they are multiplied."""
+    leaves, gradients = first_pass(f, inputs)
+    pairs = zip(gradients, vectors, strict=True)
+    return second_pass(sum((g.sum() * v.sum() for g, v in pairs), torch.zeros(())), leaves)
+
+
+def of_the_first_pass(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the products of the gradient with the vectors, without a second derivative."""
+    return tuple(g * v for g, v in zip(first_pass(f, inputs)[1], vectors, strict=True))
+
+
+def of_the_gradient(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the gradient itself."""
+    return first_pass(f, inputs)[1]
+
+
+def of_row_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the sums of the rows of the Hessian, without the vectors."""
+    leaves, gradients = first_pass(f, inputs)
+    return second_pass(sum((g.sum() for g in gradients), torch.zeros(())), leaves)
+
+
+def of_row_sums_times_vectors(
+    f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors
+) -> Tensors:
+    """Return the sums of the rows of the Hessian, multiplied by the vectors afterwards."""
+    rows = of_row_sums(f, inputs, vectors)
+    return tuple(row * v for row, v in zip(rows, vectors, strict=True))
+
+
+def of_both_passes(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the product plus the gradient, as two calls of .backward() leave it in .grad."""
+    products = hvp(f, inputs, vectors)
+    return tuple(p + g for p, g in zip(products, first_pass(f, inputs)[1], strict=True))
+
+
+def of_squared_gradients(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the gradient of the sum of the squared gradients."""
+    leaves, gradients = first_pass(f, inputs)
+    return second_pass(sum((g.square().sum() for g in gradients), torch.zeros(())), leaves)
+
+
+def of_gauss_newton(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the gradient times its product with the vectors."""
+    gradients = first_pass(f, inputs)[1]
+    total = sum((g * v).sum() for g, v in zip(gradients, vectors, strict=True))
+    return tuple(g * total for g in gradients)
+
+
 SIZE = 100  # inputs of the function whose Hessian must not be built
 FEW = 10  # inputs of the same function, to compare: two passes cost the same for any size
 
@@ -159,6 +220,24 @@ EXERCISE = RoutineExercise(
         "products of all inputs, then differentiate the sum with respect to every input.": (
             hvp_of_blocks
         ),
+        "The gradient and the vector are summed separately. Multiply them element by element "
+        "first, and then sum the products.": of_two_sums,
+        "This is the gradient times the vector, element by element. It contains no second "
+        "derivative: differentiate the sum of these products once more.": of_the_first_pass,
+        "This is the gradient itself, the first derivative.": of_the_gradient,
+        "This adds up each row of the Hessian. The vectors are missing: multiply the gradients by "
+        "them before you differentiate again.": of_row_sums,
+        "The vectors come too late. This adds up each row of the Hessian and then multiplies. "
+        "Multiply the gradients by the vectors before you differentiate again.": (
+            of_row_sums_times_vectors
+        ),
+        "This is the product plus the gradient. Each call of .backward() adds to .grad, so the "
+        "first pass is still in it. torch.autograd.grad returns only what you ask for.": (
+            of_both_passes
+        ),
+        "This multiplies the gradient by itself, not by the vectors.": of_squared_gradients,
+        "This multiplies the gradient by a number. It contains no second derivative: differentiate "
+        "this number with respect to the inputs.": of_gauss_newton,
     },
     container=tuple,
     trials=(never_builds_the_hessian, stays_at_the_point, leaves_inputs_alone),

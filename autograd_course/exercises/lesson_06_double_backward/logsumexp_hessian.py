@@ -10,10 +10,15 @@
    last dimension.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -21,6 +26,24 @@ from autograd_course.grader.sampling import normal
 def logsumexp(x: Tensor) -> Tensor:
     """Return ``log Σ exp x`` over the last dimension."""
     return torch.logsumexp(x, -1)
+
+
+def saves_y_in_another_shape(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if a saved tensor has the values of the output in another shape."""
+    _, (y, *_) = applied(function, inputs)
+    for saved in getattr(node([y]), "saved_tensors", ()):
+        if saved is None or saved.shape == y.shape or saved.numel() != y.numel():
+            continue
+        if torch.equal(saved.detach().flatten(), y.detach().flatten()):
+            return found(
+                "silent-double-backward",
+                "The output is saved in another shape.",
+                {"shape": tuple(saved.shape)},
+                f"A saved tensor has the values of y in the shape {tuple(saved.shape)}. It is an "
+                "intermediate, which has no graph. Save y itself, and change its shape in "
+                "`backward`.",
+            )
+    return None
 
 
 EXERCISE = FunctionExercise(
@@ -37,5 +60,6 @@ EXERCISE = FunctionExercise(
         "a last dimension of length 1": lambda rng: (normal(rng, 4, 1),),
     },
     double_backward=True,
+    causes=(saves_y_in_another_shape,),
     checks=CONDUCT,
 )

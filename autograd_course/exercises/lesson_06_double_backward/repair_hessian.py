@@ -10,10 +10,16 @@
    Return this, and None for target.
 """
 
-import torch
-from torch import Tensor
+from typing import Any
 
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.execution import Raised, run_backward
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -29,6 +35,24 @@ def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tens
     return normal(rng, rows, classes), target
 
 
+def needs_the_last_class(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error only where no row has the last class."""
+    logits, target = inputs
+    classes = logits.shape[-1]
+    with_last, without_last = target.clone(), target.clamp(max=classes - 2)
+    with_last[0] = classes - 1
+    raised = [run_backward(function, (logits, each)) for each in (with_last, without_last)]
+    if raised[0] is not None or not isinstance(raised[1], Raised):
+        return None
+    return found(
+        "backward-raises",
+        "The classes are counted in the target.",
+        {},
+        "`backward` works only if the last class occurs in target. From the target alone, one_hot "
+        "takes the largest class that occurs for the last one. Tell it the number of classes.",
+    )
+
+
 EXERCISE = FunctionExercise(
     answer="CrossEntropy",
     points=2,
@@ -42,5 +66,6 @@ EXERCISE = FunctionExercise(
         "two classes": lambda rng: labeled(rng, 6, 2),
     },
     double_backward=True,
+    causes=(needs_the_last_class,),
     checks=CONDUCT,
 )

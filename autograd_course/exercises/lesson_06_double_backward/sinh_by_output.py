@@ -13,6 +13,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
+from autograd_course.grader.suspecting import returning
 
 
 def sinh(x: Tensor) -> Tensor:
@@ -30,5 +31,16 @@ EXERCISE = FunctionExercise(
     reference=sinh,
     samplers=shaped(normal),
     double_backward=True,
+    gradient_suspects={
+        "This is 1 + y², the square of cosh. The root is missing.": returning(
+            sinh, lambda x, g: g * (1 + x.sinh() ** 2)
+        ),
+        "This is 1 + |y|. The root of a sum is not the sum of the roots.": returning(
+            sinh, lambda x, g: g * (1 + x.sinh().abs())
+        ),
+        "This takes the cosh of y. y is already sinh(x), so you need cosh(x).": returning(
+            sinh, lambda x, g: g * x.sinh().cosh()
+        ),
+    },
     checks=(*CONDUCT, saves_only_outputs),
 )

@@ -226,7 +226,12 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """If a wrong formula is a possible cause, compare the gradients with common mistakes."""
+        """Name the cause if a check of the exercise knows it, or if the gradients show it."""
+        for number in range(len(self.exercise.checks), len(self.exercise.every_check)):
+            with contextlib.suppress(Exception):  # the answer may raise its exception again
+                cause = self.witness.checked(number, inputs)
+                if cause and cause.rule == found.rule:
+                    return replace(found, hint=cause.hint)
         if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
@@ -287,7 +292,7 @@ class LocalFunction:
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
         """Run one of the exercise's own checks, and return its finding or its error."""
-        return self.exercise.checks[check](self.answer, inputs)
+        return self.exercise.every_check[check](self.answer, inputs)
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:

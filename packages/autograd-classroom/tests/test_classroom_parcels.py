@@ -39,7 +39,7 @@ def experiments(exercise: Exercise) -> Iterator[tuple[str, Any]]:
     """Yield everything that may be sent as code for an exercise, with a name for each."""
     match exercise:
         case FunctionExercise():
-            yield from ((f"check {n}", check) for n, check in enumerate(exercise.checks))
+            yield from ((f"check {n}", check) for n, check in enumerate(exercise.every_check))
         case RoutineExercise():
             yield from ((f"trial {n}", trial) for n, trial in enumerate(exercise.trials))
             yield from ((f"sample {name}", drawn) for name, drawn in exercise.samples().items())

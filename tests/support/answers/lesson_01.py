@@ -9,7 +9,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, solved, spoiled
+from answers.making import Spoiling, Wrong, double, rewritten, solved, spoiled
 from autograd_course import functions
 
 SOLVED = solved("01_template")
@@ -278,6 +278,106 @@ def polar_the_other_way_round(ctx: Any, x: Any, y: Any) -> Any:
     return RIGHT["to-polar"].forward(ctx, x, y)[::-1]
 
 
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("01_template", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "scaled-sigmoid",
+        "takes the sigmoid of the output",
+        "gradient-mismatch",
+        changed(
+            "ScaledSigmoid",
+            ("y * (1 - y / ctx.gain)", "ctx.gain * torch.sigmoid(y) * (1 - torch.sigmoid(y))"),
+        ),
+        "already gain times the sigmoid",
+    ),
+    Wrong(
+        "to-polar",
+        "takes one upstream gradient for the other",
+        "gradient-mismatch",
+        changed(
+            "ToPolar", ("grad_r: Tensor, grad_theta: Tensor", "grad_theta: Tensor, grad_r: Tensor")
+        ),
+        "the gradient of r for that of",
+    ),
+    Wrong(
+        "to-polar",
+        "returns the square of r",
+        "forward-mismatch",
+        changed("ToPolar", ("return (r, ", "return (r * r, ")),
+        "The square root is missing",
+    ),
+    Wrong(
+        "to-polar",
+        "takes the arc tangent of a quotient",
+        "forward-mismatch",
+        changed("ToPolar", ("torch.atan2(y, x)", "torch.atan(y / x)")),
+        "the quotient loses both signs",
+    ),
+    Wrong(
+        "to-polar",
+        "exchanges the arguments of atan2",
+        "forward-mismatch",
+        changed("ToPolar", ("torch.atan2(y, x)", "torch.atan2(x, y)")),
+        "starts at the x-axis",
+    ),
+    Wrong(
+        "linear",
+        "forgets the bias",
+        "forward-mismatch",
+        changed("Linear", ("return y + bias if ctx.has_bias else y", "return y")),
+        "The bias is missing",
+    ),
+    Wrong(
+        "clipped-relu",
+        "does not clip at the ceiling",
+        "forward-mismatch",
+        changed("ClippedReLU", ("x.clamp(0, ceiling)", "x.clamp(min=0)")),
+        "not clipped at the ceiling",
+    ),
+    Wrong(
+        "clipped-relu",
+        "does not clip at 0",
+        "forward-mismatch",
+        changed("ClippedReLU", ("x.clamp(0, ceiling)", "x.clamp(max=ceiling)")),
+        "not clipped at 0",
+    ),
+    Wrong(
+        "scaled-sigmoid",
+        "forgets the gain in forward",
+        "forward-mismatch",
+        changed("ScaledSigmoid", ("gain * torch.sigmoid", "1 * torch.sigmoid")),
+        "lacks the factor gain",
+    ),
+    Wrong(
+        "scaled-sigmoid",
+        "exchanges gain and slope",
+        "forward-mismatch",
+        changed(
+            "ScaledSigmoid", ("gain * torch.sigmoid(slope * x)", "slope * torch.sigmoid(gain * x)")
+        ),
+        "gain and slope are exchanged",
+    ),
+    Wrong(
+        "scaled-sigmoid",
+        "forgets the slope in forward",
+        "forward-mismatch",
+        changed("ScaledSigmoid", ("torch.sigmoid(slope * x)", "torch.sigmoid(x)")),
+        "slope is missing inside",
+    ),
+    Wrong(
+        "weighted-sum",
+        "weights the other tensor",
+        "forward-mismatch",
+        changed("WeightedSum", ("w * x + (1 - w) * y", "w * y + (1 - w) * x")),
+        "x and y are exchanged",
+    ),
+]
+
 WRONG = [
     Wrong("square", "keeps x in a global", "shared-state", KeptInAGlobal),
     Wrong("square", "lets autograd differentiate", "unneeded-function", AutogradInside),
@@ -541,6 +641,7 @@ WRONG = [
     Wrong("predict-grad-output", "y alone", "contains `x`", [5, 18, 5, 2, 0.25]),
     Wrong("predict-grad-output", "a sum", "A mean also divides", [5, 18, 5, 6, 1]),
     Wrong("predict-grad-output", "one number", "hand in 5 numbers", 5),
+    *CAUSES,
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from answers.making import Spoiling, Wrong, combined, double, solved
+from answers.making import Spoiling, Wrong, combined, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("02_ctx_rules")
@@ -337,6 +337,271 @@ def _loss(p: Any, t: Any, w: Any, g: Any) -> Any:
     return 2 * w * (p - t) * g / p.numel()
 
 
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("02_ctx_rules", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "snake",
+        "saves the number as a tensor",
+        "gradient-dtype",
+        changed(
+            "Snake",
+            ("ctx.save_for_backward(x)", "ctx.save_for_backward(x, torch.tensor(a))"),
+            ("x, = ctx.saved_tensors", "x, a = ctx.saved_tensors"),
+            ("ctx.a * x", "a * x"),
+        ),
+        "Store a Python number",
+    ),
+    Wrong(
+        "snake",
+        "saves a product in place of x",
+        "oversaved",
+        changed(
+            "Snake",
+            ("ctx.save_for_backward(x)", "ctx.save_for_backward(a * x)"),
+            ("2 * ctx.a * x", "2 * x"),
+        ),
+        "memory must hold it",
+    ),
+    Wrong(
+        "snake",
+        "forgets the 2 inside the sine",
+        "gradient-mismatch",
+        changed("Snake", ("2 * ctx.a * x", "ctx.a * x")),
+        "The factor 2 inside",
+    ),
+    Wrong(
+        "snake",
+        "keeps the inner derivative a",
+        "gradient-mismatch",
+        changed("Snake", ("torch.sin(2", "ctx.a * torch.sin(2")),
+        "inside the sine only",
+    ),
+    Wrong(
+        "snake",
+        "forgets a inside the sine",
+        "gradient-mismatch",
+        changed("Snake", ("2 * ctx.a * x", "2 * x")),
+        "factor a inside the sine is missing",
+    ),
+    Wrong(
+        "snake",
+        "forgets the inner cosine",
+        "gradient-mismatch",
+        changed("Snake", ("torch.sin(2 * ctx.a * x)", "2 * torch.sin(ctx.a * x)")),
+        "cos(a x)",
+    ),
+    Wrong(
+        "snake",
+        "does not square the sine",
+        "forward-mismatch",
+        changed("Snake", ("torch.sin(a * x) ** 2", "torch.sin(a * x)")),
+        "not squared",
+    ),
+    Wrong(
+        "snake",
+        "squares before the sine",
+        "forward-mismatch",
+        changed("Snake", ("torch.sin(a * x) ** 2", "torch.sin(a * x ** 2)")),
+        "squares the sine",
+    ),
+    Wrong(
+        "snake",
+        "does not divide by a",
+        "forward-mismatch",
+        changed("Snake", (" / a", "")),
+        "not divided by a",
+    ),
+    Wrong(
+        "snake",
+        "forgets x",
+        "forward-mismatch",
+        changed("Snake", ("x + torch", "torch")),
+        "The term x is missing",
+    ),
+    Wrong(
+        "sort-with-indices",
+        "ignores descending",
+        "forward-mismatch",
+        changed("SortWithIndices", ("descending=descending", "descending=False")),
+        "ignores `descending`",
+    ),
+    Wrong(
+        "sort-with-indices",
+        "sorts along dim 0",
+        "forward-mismatch",
+        changed("SortWithIndices", ("dim=-1", "dim=0")),
+        "sorted along dim 0",
+    ),
+    Wrong(
+        "sort-with-indices",
+        "returns the ranks",
+        "forward-mismatch",
+        changed(
+            "SortWithIndices", ("return (values, indices)", "return (values, indices.argsort(-1))")
+        ),
+        "to which place",
+    ),
+    Wrong(
+        "sort-with-indices",
+        "sorts the gradients",
+        "nonlinear-in-grad-output",
+        changed(
+            "SortWithIndices",
+            (
+                "torch.zeros_like(grad_values).scatter(-1, indices, grad_values)",
+                "torch.sort(grad_values)[0]",
+            ),
+        ),
+        "sorts the gradients by their size",
+    ),
+    Wrong(
+        "sort-with-indices",
+        "marks the values",
+        "backward-never-called",
+        changed(
+            "SortWithIndices", ("mark_non_differentiable(indices)", "mark_non_differentiable(_)")
+        ),
+        "Only the indices get this mark",
+    ),
+    Wrong(
+        "strided-gain",
+        "computes the length from the output",
+        "gradient-shape",
+        changed(
+            "StridedGain",
+            (
+                "ctx.shape = x.shape",
+                "ctx.shape = (*output.shape[:-1], output.shape[-1] * ctx.stride)",
+            ),
+        ),
+        "Keep x.shape",
+    ),
+    Wrong(
+        "strided-gain",
+        "multiplies by gain in every gradient",
+        "gradient-mismatch",
+        changed(
+            "StridedGain",
+            ("if ctx.training:\n        ", "if True:\n    "),
+            ("grad_output * gain if ctx.training else grad_output", "grad_output * gain"),
+            ("if ctx.training else (None, None)", "if True else ()"),
+        ),
+        "still multiplies the gradient of x",
+    ),
+    Wrong(
+        "strided-gain",
+        "multiplies by the first elements",
+        "gradient-mismatch",
+        changed(
+            "StridedGain",
+            ("grad_output * x[..., ::ctx.stride]", "grad_output * x[..., :grad_output.shape[-1]]"),
+        ),
+        "not by every stride-th one",
+    ),
+    Wrong(
+        "strided-gain",
+        "repeats the gradients",
+        "gradient-mismatch",
+        changed(
+            "StridedGain",
+            (
+                "grad_x = grad_output.new_zeros(ctx.shape)",
+                "each = grad_output * gain if ctx.training else grad_output\n"
+                "grad_x = each.repeat_interleave(ctx.stride, -1)[..., :ctx.shape[-1]]",
+            ),
+            (
+                "grad_x[..., ::ctx.stride] = grad_output * gain if ctx.training else grad_output",
+                "pass",
+            ),
+        ),
+        "that `forward` left out",
+    ),
+    Wrong(
+        "strided-gain",
+        "multiplies without training",
+        "forward-mismatch",
+        changed("StridedGain", ("kept * gain if training else kept.clone()", "kept * gain")),
+        "although training is False",
+    ),
+    Wrong(
+        "strided-gain",
+        "does not multiply",
+        "forward-mismatch",
+        changed("StridedGain", ("kept * gain if training else kept.clone()", "kept.clone()")),
+        "although training is True",
+    ),
+    Wrong(
+        "frozen-target",
+        "divides by the sum of the weights in backward",
+        "constant-factor",
+        changed("FrozenTargetLoss", ("prediction.numel()", "weight.sum()")),
+        "by the sum of the weights",
+    ),
+    Wrong(
+        "frozen-target",
+        "takes the sum",
+        "forward-mismatch",
+        changed("FrozenTargetLoss", (").mean()", ").sum()")),
+        "This is the sum",
+    ),
+    Wrong(
+        "frozen-target",
+        "takes the weighted mean",
+        "forward-mismatch",
+        changed("FrozenTargetLoss", (").mean()", ").sum() / weight.sum()")),
+        "divided by the sum of the weights",
+    ),
+    Wrong(
+        "frozen-target",
+        "squares the weight",
+        "forward-mismatch",
+        changed(
+            "FrozenTargetLoss",
+            ("(weight * (prediction - target) ** 2)", "((weight * (prediction - target)) ** 2)"),
+        ),
+        "The weight is squared",
+    ),
+    Wrong(
+        "frozen-target",
+        "forgets the weights",
+        "forward-mismatch",
+        changed(
+            "FrozenTargetLoss",
+            ("weight * (prediction - target) ** 2", "(prediction - target) ** 2"),
+        ),
+        "The weights are missing",
+    ),
+    Wrong(
+        "frozen-target",
+        "takes the mean of each row",
+        "forward-mismatch",
+        changed("FrozenTargetLoss", (").mean()", ").mean(-1)")),
+        "over the last dim only",
+    ),
+    Wrong(
+        "leaky-relu-in-place",
+        "scales everything",
+        "forward-mismatch",
+        changed("LeakyReLUInPlace", ("torch.where(x > 0, x, slope * x)", "slope * x")),
+        "Positive numbers are multiplied",
+    ),
+    Wrong(
+        "leaky-relu-in-place",
+        "exchanges the sides",
+        "forward-mismatch",
+        changed(
+            "LeakyReLUInPlace",
+            ("torch.where(x > 0, x, slope * x)", "torch.where(x > 0, slope * x, x)"),
+        ),
+        "two sides are exchanged",
+    ),
+]
+
 WRONG = [
     Wrong("snake", "saves the sine too", "oversaved", SnakeSavingTheSine),
     Wrong("snake", "x on ctx", "tensor-on-ctx", SnakeOnCtx),
@@ -496,6 +761,7 @@ WRONG = [
     Wrong("card-twins", "the values", "the product is a new tensor", "2a"),
     Wrong("card-twins", "the same input", "which one was the last", "1b"),
     Wrong("card-twins", "the name of a rule", "such as", "shared-state"),
+    *CAUSES,
 ]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from answers.making import Spoiling, Wrong, double, made, solved
+from answers.making import Spoiling, Wrong, double, made, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("03_gradient_patterns")
@@ -275,6 +275,215 @@ ALSO_RIGHT = {
     "numbers as text": ("predict-patterns", "6, 2, 0.75, 101, 0"),
 }
 
+
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("03_gradient_patterns", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "learnable-swish",
+        "forgets the slope for β",
+        "gradient-mismatch",
+        changed("LearnableSwish", ("x * x * slope * grad_output", "x * s * grad_output")),
+        "β is inside the sigmoid",
+    ),
+    Wrong(
+        "learnable-swish",
+        "forgets an x for β",
+        "gradient-mismatch",
+        changed("LearnableSwish", ("x * x * slope * grad_output", "x * slope * grad_output")),
+        "lacks a factor x",
+    ),
+    Wrong(
+        "gather-rows",
+        "lets one_hot count the rows",
+        "gradient-shape",
+        changed(
+            "GatherRows",
+            (
+                "rows = grad_output",
+                "hot = torch.nn.functional.one_hot(index.reshape(-1)).to(grad_output)\n"
+                "rows = grad_output",
+            ),
+            (
+                "grad_output.new_zeros(ctx.shape).index_add(0, index.reshape(-1), rows)",
+                "hot.t() @ rows",
+            ),
+        ),
+        "because the largest index is",
+    ),
+    Wrong(
+        "gather-rows",
+        "takes the shape of the output",
+        "gradient-shape",
+        changed(
+            "GatherRows", ("grad_output.new_zeros(ctx.shape)", "torch.zeros_like(grad_output)")
+        ),
+        "as many as the output",
+    ),
+    Wrong(
+        "gather-rows",
+        "scatters with a column of indices",
+        "gradient-mismatch",
+        changed(
+            "GatherRows",
+            ("index_add(0, index.reshape(-1), rows)", "scatter_add(0, index.reshape(-1, 1), rows)"),
+        ),
+        "Only the first column",
+    ),
+    Wrong(
+        "learnable-swish",
+        "forgets β inside the sigmoid",
+        "gradient-mismatch",
+        changed("LearnableSwish", ("s = torch.sigmoid(beta * x)", "s = torch.sigmoid(x)")),
+        "so β is missing",
+    ),
+    Wrong(
+        "learnable-swish",
+        "multiplies two sums",
+        "gradient-mismatch",
+        changed(
+            "LearnableSwish",
+            ("(x * x * slope * grad_output).sum()", "((x * x * slope).sum() * grad_output.sum())"),
+        ),
+        "summed separately",
+    ),
+    Wrong(
+        "learnable-swish",
+        "multiplies by β outside",
+        "forward-mismatch",
+        changed(
+            "LearnableSwish",
+            ("return x * torch.sigmoid(beta * x)", "return beta * x * torch.sigmoid(x)"),
+        ),
+        "β is outside",
+    ),
+    Wrong(
+        "broadcast-multiply",
+        "sums over an empty list of dims",
+        "gradient-shape",
+        changed(
+            "BroadcastMultiply",
+            (
+                "while grad.dim() > len(shape):",
+                "grad = grad.sum(tuple(range(grad.dim() - len(shape))))\n"
+                "while grad.dim() > len(shape):",
+            ),
+        ),
+        "summed over all dims",
+    ),
+    Wrong(
+        "broadcast-multiply",
+        "sums over the last dims",
+        "gradient-shape",
+        changed("BroadcastMultiply", ("grad.sum(0)", "grad.sum(-1)")),
+        "are the first ones",
+    ),
+    Wrong(
+        "broadcast-multiply",
+        "loses the dims of size 1",
+        "batch-dimension",
+        changed("BroadcastMultiply", ("keepdim=True", "keepdim=False")),
+        "It must keep it",
+    ),
+    Wrong(
+        "broadcast-multiply",
+        "sums to the other shape",
+        "gradient-shape",
+        changed(
+            "BroadcastMultiply",
+            ("y * grad_output, x.shape", "y * grad_output, y.shape"),
+            ("x * grad_output, y.shape", "x * grad_output, x.shape"),
+        ),
+        "to the shape of its own input",
+    ),
+    Wrong(
+        "max-with-ties",
+        "adds a second dim",
+        "unreduced-broadcast",
+        changed("MaxWithTies", ("if not ctx.keepdim:", "if True:")),
+        "only if it was not kept",
+    ),
+    Wrong(
+        "max-with-ties",
+        "compares with the largest of all",
+        "non-finite",
+        changed("MaxWithTies", ("x == y", "x == x.max()")),
+        "with its own maximum",
+    ),
+    Wrong(
+        "max-with-ties",
+        "ignores keepdim",
+        "forward-mismatch",
+        changed("MaxWithTies", ("keepdim=keepdim", "keepdim=False")),
+        "ignores keepdim",
+    ),
+    Wrong(
+        "max-with-ties",
+        "takes the maximum of all",
+        "forward-mismatch",
+        changed("MaxWithTies", ("x.amax(dim, keepdim=keepdim)", "x.max()")),
+        "of the whole tensor",
+    ),
+    Wrong(
+        "max-with-ties",
+        "ignores dim",
+        "forward-mismatch",
+        changed("MaxWithTies", ("x.amax(dim, keepdim", "x.amax(-1, keepdim")),
+        "ignores dim",
+    ),
+    Wrong(
+        "soft-rank",
+        "forgets the half",
+        "forward-mismatch",
+        changed("SoftRank", ("0.5 + torch", "torch")),
+        "is missing",
+    ),
+    Wrong(
+        "soft-rank",
+        "ranks the other way around",
+        "forward-mismatch",
+        changed(
+            "SoftRank",
+            (
+                "difference = x.unsqueeze(-1) - x.unsqueeze(-2)",
+                "difference = x.unsqueeze(-2) - x.unsqueeze(-1)",
+            ),
+        ),
+        "wrong sign",
+    ),
+    Wrong(
+        "soft-rank",
+        "multiplies by the temperature",
+        "forward-mismatch",
+        changed("SoftRank", ("difference / tau", "difference * tau")),
+        "divides by it",
+    ),
+    Wrong(
+        "gelu",
+        "gives x itself to erf",
+        "forward-mismatch",
+        changed(
+            "GELU",
+            (
+                "return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))",
+                "return 0.5 * x * (1 + torch.erf(x))",
+            ),
+        ),
+        "erf gets x itself",
+    ),
+    Wrong(
+        "gelu",
+        "forgets the half of Φ",
+        "forward-mismatch",
+        changed("GELU", ("return 0.5 * x", "return x")),
+        "½ of Φ",
+    ),
+]
+
 WRONG = [
     backward(
         "gelu",
@@ -460,6 +669,7 @@ WRONG = [
     Wrong("predict-patterns", "the last read", "is read twice", [6, 2, 0.75, 100, 0]),
     Wrong("predict-patterns", "the diagonal", "the diagonal", [6, 2, 0.75, 101, 0.222]),
     Wrong("predict-patterns", "one number", "hand in 5 numbers", 6),
+    *CAUSES,
 ]
 
 

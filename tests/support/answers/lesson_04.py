@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 
 from answers import lesson_04_half
-from answers.making import double, solved
+from answers.making import Wrong, double, rewritten, solved
 
 SOLVED = solved("04_debugging_clinic")
 RIGHT = {
@@ -175,7 +175,151 @@ ALSO_RIGHT = {
     "dropout that keeps its mask": ("repair-dropout", DropoutKeepingTheMask),
 }
 
-WRONG = lesson_04_half.wrong(SOLVED, RIGHT)
+
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("04_debugging_clinic", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "repair-dropout",
+        "forgets the seed in backward",
+        "gradient-mismatch",
+        changed(
+            "Dropout",
+            (
+                "torch.Generator(grad_output.device).manual_seed(ctx.seed)",
+                "torch.Generator(grad_output.device)",
+            ),
+        ),
+        "never gets the seed",
+    ),
+    Wrong(
+        "repair-color-table",
+        "exchanges the weights",
+        "permuted-gradient",
+        changed(
+            "LookUp",
+            ("(index,), (1 - fraction)", "(index,), fraction"),
+            ("(index + 1,), fraction", "(index + 1,), (1 - fraction)"),
+        ),
+        "weights are exchanged",
+    ),
+    Wrong(
+        "repair-color-table",
+        "adds both weights to one entry",
+        "gradient-mismatch",
+        changed("LookUp", ("(index + 1,)", "(index,)")),
+        "belongs to entry i + 1",
+    ),
+    Wrong(
+        "repair-film",
+        "puts the Nones in front",
+        "frozen-input",
+        changed(
+            "FiLM",
+            (
+                "return (grad_x, grad_gamma, grad_beta)",
+                "wanted = [g for g in (grad_x, grad_gamma, grad_beta) if g is not None]\n"
+                "return (*[None] * (3 - len(wanted)), *wanted)",
+            ),
+        ),
+        "stays at the position",
+    ),
+    Wrong(
+        "repair-film",
+        "sums before it multiplies",
+        "unreduced-broadcast",
+        changed("FiLM", ("(grad_output * x).sum(0)", "grad_output * x.sum(0)")),
+        "Multiply them row by row",
+    ),
+    Wrong(
+        "repair-log-cosh",
+        "replaces nan by 1",
+        "wrong-region",
+        changed(
+            "LogCosh",
+            ("torch.tanh(x)", "((x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).nan_to_num(1.0)"),
+        ),
+        "is always 1 here",
+    ),
+    Wrong(
+        "repair-log-cosh",
+        "replaces nan by 0",
+        "wrong-region",
+        changed(
+            "LogCosh",
+            ("torch.tanh(x)", "((x.exp() - (-x).exp()) / (x.exp() + (-x).exp())).nan_to_num()"),
+        ),
+        "is 0 here",
+    ),
+    Wrong(
+        "repair-softsign",
+        "takes the derivative of tanh",
+        "gradient-mismatch",
+        changed("Softsign", ("(1 - y.abs()) ** 2", "(1 - y ** 2)")),
+        "This is 1 - y²",
+    ),
+    Wrong(
+        "repair-solver",
+        "takes the states after the steps",
+        "gradient-mismatch",
+        changed(
+            "Solve",
+            (
+                "states.append(x)\n            x = x - h * x.sin()",
+                "x = x - h * x.sin()\nstates.append(x)",
+            ),
+        ),
+        "the state before the step",
+    ),
+    Wrong(
+        "repair-solver",
+        "turns only the steps around",
+        "gradient-mismatch",
+        changed("Solve", ("zip(ctx.steps,", "zip(ctx.steps[::-1],")),
+        "opposite orders",
+    ),
+    Wrong(
+        "repair-solver",
+        "takes the steps off a list",
+        "not-reentrant",
+        changed(
+            "Solve",
+            ("ctx.steps = steps", "ctx.steps = list(steps)"),
+            (
+                "steps = zip(ctx.steps, ctx.saved_tensors, strict=True)",
+                "steps = [(ctx.steps.pop(), state) for state in reversed(ctx.saved_tensors)]",
+            ),
+            ("reversed(list(steps))", "steps"),
+        ),
+        "",
+    ),
+    Wrong(
+        "repair-rms-norm",
+        "forgets the tiny number",
+        "gradient-mismatch",
+        changed("RMSNorm", (" + 1e-06", "")),
+        "does not add 1e-6",
+    ),
+    Wrong(
+        "repair-rms-norm",
+        "adds the tiny number outside the root",
+        "gradient-mismatch",
+        changed(
+            "RMSNorm",
+            (
+                "(x.square().mean(-1, keepdim=True) + 1e-06).rsqrt()",
+                "x.square().mean(-1, keepdim=True).rsqrt() + 1e-6",
+            ),
+        ),
+        "adds 1e-6 to 1/√mean",
+    ),
+]
+
+WRONG = [*lesson_04_half.wrong(SOLVED, RIGHT), *CAUSES]
 
 KNOWN = [
     ("repair-temperature", (double(0.0, 2.0), double(2.0)[0]), double(0.0, math.tanh(1.0))),

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 from answers import lesson_05_digits as digits
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Spoiling, Wrong, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("05_straight_through")
@@ -142,6 +142,254 @@ def _by_level(ctx: Any, level: Any, v: Any, g: Any) -> Any:
     of_step = torch.where(inside, level - v, level.clamp(ctx.low, ctx.high))
     return g * inside, (g * of_step).sum(), None, None
 
+
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("05_straight_through", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "sign-ste",
+        "takes torch.sign, which is 0 at 0",
+        "forward-mismatch",
+        changed("SignSTE", ("torch.where(x >= 0, 1.0, -1.0).to(x)", "torch.sign(x)")),
+        "as torch.sign gives it",
+    ),
+    Wrong(
+        "sign-ste",
+        "counts -0 as negative",
+        "forward-mismatch",
+        changed(
+            "SignSTE", ("torch.where(x >= 0, 1.0, -1.0).to(x)", "1 - 2 * torch.signbit(x).to(x)")
+        ),
+        "-0 counts",
+    ),
+    Wrong(
+        "sign-ste",
+        "divides by the absolute value",
+        "forward-mismatch",
+        changed("SignSTE", ("torch.where(x >= 0, 1.0, -1.0).to(x)", "x / x.abs()")),
+        "0/0",
+    ),
+    Wrong(
+        "sign-ste",
+        "adds a tiny number",
+        "forward-mismatch",
+        changed("SignSTE", ("torch.where(x >= 0, 1.0, -1.0).to(x)", "torch.sign(x + 1e-12)")),
+        "close to 0",
+    ),
+    Wrong(
+        "clipped-sign",
+        "excludes 0",
+        "forward-mismatch",
+        changed("ClippedSignSTE", ("x >= 0", "x > 0")),
+        "The sign of 0 is -1",
+    ),
+    Wrong(
+        "clipped-sign",
+        "inverts the mask",
+        "gradient-mismatch",
+        changed("ClippedSignSTE", ("x.abs() <= 1", "x.abs() > 1")),
+        "The mask is inverted",
+    ),
+    Wrong(
+        "clipped-sign",
+        "takes the mask of the output",
+        "wrong-region",
+        changed("ClippedSignSTE", ("x.abs() <= 1", "output.abs() <= 1")),
+        "The mask must depend on x",
+    ),
+    Wrong(
+        "ternary-ste",
+        "adds two signs that are 0 at 0",
+        "forward-mismatch",
+        changed(
+            "TernarySTE",
+            (
+                "(x >= threshold).to(x) - (x < -threshold).to(x)",
+                "(torch.sign(x - threshold) + torch.sign(x + threshold)) / 2",
+            ),
+        ),
+        "±½",
+    ),
+    Wrong(
+        "ternary-ste",
+        "excludes t",
+        "forward-mismatch",
+        changed("TernarySTE", ("x >= threshold", "x > threshold")),
+        "comparison includes t",
+    ),
+    Wrong(
+        "ternary-ste",
+        "includes -t",
+        "forward-mismatch",
+        changed("TernarySTE", ("x < -threshold", "x <= -threshold")),
+        "comparison excludes -t",
+    ),
+    Wrong(
+        "ternary-ste",
+        "does not halve the signs",
+        "forward-mismatch",
+        changed(
+            "TernarySTE",
+            (
+                "(x >= threshold).to(x) - (x < -threshold).to(x)",
+                "2 * (x >= threshold).to(x) - 2 * (x < -threshold).to(x)",
+            ),
+        ),
+        "without the ½",
+    ),
+    Wrong(
+        "ternary-ste",
+        "takes one window around 0",
+        "missing-gradient",
+        changed(
+            "TernarySTE",
+            ("lower = ((x + threshold).abs() <= 1).to(x)", "lower = upper = (x.abs() <= 1).to(x)"),
+        ),
+        "uses a window around 0",
+    ),
+    Wrong(
+        "ternary-ste",
+        "takes one wide window",
+        "missing-gradient",
+        changed(
+            "TernarySTE",
+            (
+                "lower = ((x + threshold).abs() <= 1).to(x)",
+                "lower = upper = (x.abs() <= 1 + threshold).to(x)",
+            ),
+        ),
+        "one window from",
+    ),
+    Wrong(
+        "ternary-ste",
+        "takes no window",
+        "missing-gradient",
+        changed(
+            "TernarySTE",
+            ("lower = ((x + threshold).abs() <= 1).to(x)", "lower = upper = torch.ones_like(x)"),
+        ),
+        "passes everywhere",
+    ),
+    Wrong(
+        "ternary-ste",
+        "forgets an absolute value",
+        "wrong-region",
+        changed("TernarySTE", ("((x - threshold).abs() <= 1)", "(x - threshold <= 1)")),
+        "no lower end",
+    ),
+    Wrong(
+        "round-ste",
+        "turns the step around",
+        "forward-mismatch",
+        changed("RoundSTE", ("step * torch.round(x / step)", "torch.round(x * step) / step")),
+        "the wrong way around",
+    ),
+    Wrong(
+        "round-ste",
+        "rounds down",
+        "forward-mismatch",
+        changed("RoundSTE", ("torch.round(x / step)", "(x // step)")),
+        "This rounds down",
+    ),
+    Wrong(
+        "round-ste",
+        "rounds towards 0",
+        "forward-mismatch",
+        changed("RoundSTE", ("torch.round(x / step)", "torch.trunc(x / step)")),
+        "towards 0",
+    ),
+    Wrong(
+        "round-ste",
+        "rounds halves up",
+        "forward-mismatch",
+        changed("RoundSTE", ("torch.round(x / step)", "torch.floor(x / step + 0.5)")),
+        "rounded up",
+    ),
+    Wrong(
+        "round-ste",
+        "forgets to multiply",
+        "forward-mismatch",
+        changed("RoundSTE", ("step * torch.round", "torch.round")),
+        "not multiplied by the step",
+    ),
+    Wrong(
+        "fake-quantize",
+        "clamps x",
+        "forward-mismatch",
+        changed(
+            "FakeQuantize",
+            ("torch.round(x / step).clamp(low, high)", "torch.round(x.clamp(low, high) / step)"),
+        ),
+        "No level is clamped",
+    ),
+    Wrong(
+        "fake-quantize",
+        "clamps the result",
+        "forward-mismatch",
+        changed(
+            "FakeQuantize",
+            (
+                "step * torch.round(x / step).clamp(low, high)",
+                "(step * torch.round(x / step)).clamp(low, high)",
+            ),
+        ),
+        "No level is clamped",
+    ),
+    Wrong(
+        "fake-quantize",
+        "rounds down",
+        "forward-mismatch",
+        changed("FakeQuantize", ("torch.round(x / step)", "torch.floor(x / step)")),
+        "rounded down",
+    ),
+    Wrong(
+        "fake-quantize",
+        "forgets the level",
+        "gradient-mismatch",
+        changed("FakeQuantize", ("v.round() - v", "-v")),
+        "lacks one of its two terms",
+    ),
+    Wrong(
+        "fake-quantize",
+        "subtracts everywhere",
+        "gradient-mismatch",
+        changed(
+            "FakeQuantize",
+            (
+                "torch.where(inside, v.round() - v, v.clamp(ctx.low, ctx.high))",
+                "v.round().clamp(ctx.low, ctx.high) - v",
+            ),
+        ),
+        "outside the bounds, too",
+    ),
+    Wrong(
+        "fake-quantize",
+        "always takes the upper bound",
+        "",
+        changed("FakeQuantize", ("v.clamp(ctx.low, ctx.high)", "torch.full_like(v, ctx.high)")),
+        "always takes high",
+    ),
+    Wrong(
+        "fake-quantize",
+        "compares x with the bounds",
+        "wrong-region",
+        changed(
+            "FakeQuantize", ("(v >= ctx.low) & (v <= ctx.high)", "(x >= ctx.low) & (x <= ctx.high)")
+        ),
+        "They are levels",
+    ),
+    Wrong(
+        "fake-quantize",
+        "forgets the outside",
+        "missing-dependency",
+        changed("FakeQuantize", ("v.clamp(ctx.low, ctx.high)", "torch.zeros_like(v)")),
+        "is 0 outside the bounds",
+    ),
+]
 
 WRONG = [
     backward("sign-ste", "the true gradient", "missing-gradient", lambda ctx, g: 0 * g),
@@ -390,6 +638,7 @@ WRONG = [
     Wrong("card-activation", "away from the levels", "on the same side of both bounds", "3b"),
     Wrong("card-activation", "linearity", "as they should", "3c"),
     *digits.WRONG_DIGITS,
+    *CAUSES,
 ]
 
 

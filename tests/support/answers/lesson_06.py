@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, combined, double, solved
+from answers.making import Spoiling, Wrong, combined, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("06_double_backward")
@@ -430,6 +430,259 @@ def _one_hot(ctx: Any) -> Any:
     return torch.nn.functional.one_hot(target, logits.shape[-1])
 
 
+def changed(name: str, *changes: tuple[str, str]) -> Any:
+    """Return a solved answer of this lesson with other source code."""
+    return rewritten("06_double_backward", name, *changes)
+
+
+# Mistakes whose cause the exercise names
+CAUSES = [
+    Wrong(
+        "sinh-by-output",
+        "forgets the root",
+        "gradient-mismatch",
+        changed("Sinh", ("(1 + y ** 2).sqrt()", "(1 + y ** 2)")),
+        "The root is missing",
+    ),
+    Wrong(
+        "sinh-by-output",
+        "takes the root of each term",
+        "gradient-mismatch",
+        changed("Sinh", ("(1 + y ** 2).sqrt()", "(1 + y.abs())")),
+        "is not the sum of the roots",
+    ),
+    Wrong(
+        "logsumexp-hessian",
+        "saves the output in another shape",
+        "silent-double-backward",
+        changed(
+            "LogSumExp", ("(x, output)", "(x, output.unsqueeze(-1))"), ("y.unsqueeze(-1)", "y")
+        ),
+        "Save y itself",
+    ),
+    Wrong(
+        "repair-hessian",
+        "lets one_hot count the classes",
+        "backward-raises",
+        changed("CrossEntropy", ("one_hot(target, logits.shape[-1])", "one_hot(target)")),
+        "works only if the last class",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "multiplies two sums",
+        "summed separately",
+        changed("hvp", ("(g * v).sum()", "g.sum() * v.sum()")),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "multiplies after the second pass",
+        "The vectors come too late",
+        changed(
+            "hvp",
+            (
+                "directional = sum(((g * v).sum() for g, v in zip(grads, vectors, strict=True)))",
+                "directional = sum(g.sum() for g in grads)",
+            ),
+            (
+                "return torch.autograd.grad(directional, leaves, materialize_grads=True)",
+                "rows = torch.autograd.grad(directional, leaves, materialize_grads=True)\n"
+                "return tuple(row * v for row, v in zip(rows, vectors))",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "forgets the vectors",
+        "The vectors are missing",
+        changed("hvp", ("(g * v).sum()", "g.sum()")),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "does not differentiate again",
+        "element by element. It contains no second",
+        changed(
+            "hvp",
+            (
+                "return torch.autograd.grad(directional, leaves, materialize_grads=True)",
+                "return tuple(g * v for g, v in zip(grads, vectors))",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "adds up in .grad",
+        "the product plus the gradient",
+        changed(
+            "hvp",
+            (
+                "grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)",
+                "f(*leaves).backward(create_graph=True)\ngrads = [x.grad for x in leaves]",
+            ),
+            (
+                "return torch.autograd.grad(directional, leaves, materialize_grads=True)",
+                "directional.backward()\nreturn tuple(x.grad for x in leaves)",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "multiplies the gradient by a number",
+        "by a number",
+        changed(
+            "hvp",
+            (
+                "return torch.autograd.grad(directional, leaves, materialize_grads=True)",
+                "return tuple(g * directional for g in grads)",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "squares the gradient",
+        "by itself",
+        changed("hvp", ("g * v", "g * g")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the norms over dim 1",
+        "over dim 1 only",
+        changed(
+            "gradient_penalty",
+            ("gradient.flatten(1).norm(dim=1)", "torch.linalg.vector_norm(gradient, dim=1)"),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the norms over the last dim",
+        "over the last dim only",
+        changed("gradient_penalty", ("gradient.flatten(1).norm(dim=1)", "gradient.norm(dim=-1)")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the norms over dims 2 and 3",
+        "over dims 2 and 3",
+        changed(
+            "gradient_penalty",
+            (
+                "gradient.flatten(1).norm(dim=1)",
+                "(gradient.norm(dim=(2, 3)) if gradient.dim() == 4 else gradient.norm(dim=1))",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes one norm",
+        "for the whole batch",
+        changed("gradient_penalty", ("gradient.flatten(1).norm(dim=1)", "gradient.norm()")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the norms over the samples",
+        "over the samples",
+        changed(
+            "gradient_penalty",
+            ("gradient.flatten(1).norm(dim=1)", "gradient.flatten(1).norm(dim=0)"),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the mean of the norms first",
+        "before 1 is subtracted",
+        changed(
+            "gradient_penalty",
+            (
+                "(gradient.flatten(1).norm(dim=1) - 1).square().mean()",
+                "(gradient.flatten(1).norm(dim=1).mean() - 1).square()",
+            ),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "squares the norms",
+        "The square root is missing",
+        changed(
+            "gradient_penalty",
+            ("gradient.flatten(1).norm(dim=1)", "gradient.flatten(1).square().sum(1)"),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the absolute value",
+        "the mean of its absolute value",
+        changed("gradient_penalty", (".square().mean()", ".abs().mean()")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "does not subtract 1",
+        "1 is not subtracted",
+        changed(
+            "gradient_penalty",
+            ("gradient.flatten(1).norm(dim=1) - 1", "gradient.flatten(1).norm(dim=1)"),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the sum",
+        "the sum over the samples",
+        changed("gradient_penalty", (".square().mean()", ".square().sum()")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "penalizes one side",
+        "Only norms above 1",
+        changed("gradient_penalty", (" - 1)", " - 1).clamp(min=0)")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "adds absolute values",
+        "sums of absolute values",
+        changed("gradient_penalty", ("norm(dim=1)", "norm(p=1, dim=1)")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the mean of the squares",
+        "the mean of the squares",
+        changed(
+            "gradient_penalty",
+            ("gradient.flatten(1).norm(dim=1)", "gradient.flatten(1).square().mean(1).sqrt()"),
+        ),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "takes the mean of the scores",
+        "the mean of the scores",
+        changed("gradient_penalty", ("critic(x).sum()", "critic(x).mean()")),
+        "",
+    ),
+    Wrong(
+        "gradient-penalty",
+        "returns a number",
+        "a Python number",
+        changed("gradient_penalty", (".mean()", ".mean().item()")),
+        "",
+    ),
+]
+
 WRONG = [
     Wrong("card-second-function", "the formula", "the derivative of the swish", "1c"),
     Wrong("card-second-function", "the second call", "may call a second Function", "9c"),
@@ -584,6 +837,7 @@ WRONG = [
         "gradient-mismatch",
         _repaired_by(lambda ctx, g: (torch.softmax(ctx.saved_tensors[0], -1) * g[:, None], None)),
     ),
+    *CAUSES,
 ]
 
 

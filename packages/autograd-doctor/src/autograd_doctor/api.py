@@ -216,7 +216,7 @@ def _inside_backward(
 ) -> tuple[Finding, ...]:
     """Return the findings if a second derivative is wrong because of a Function in ``backward``.
 
-    The author wrote the ``backward`` of this other Function in order to have second derivatives. If
+    The author wrote the ``backward`` of this other Function to support second derivatives. If
     it is wrong, this is an error even if the user does not ask for second derivatives.
     """
     silent = [it for it in done.findings if it.rule == "silent-double-backward"]

@@ -99,7 +99,7 @@ class RemoteFunction:
 
     def _checked_here(self, check: int, inputs: Inputs) -> Finding | None:
         try:
-            return self.exercise.checks[check](remote_class(self.asked), inputs)
+            return self.exercise.every_check[check](remote_class(self.asked), inputs)
         except RemoteError as error:
             raise BrokenError(str(error)) from None
 
@@ -187,10 +187,10 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
     """Return a parcel with a check, or ``None`` if the check must run outside the sandbox."""
     exercise = CATALOGUE[exercise_id]
     assert isinstance(exercise, FunctionExercise)
-    if is_by_values(exercise.checks[check]):
+    if is_by_values(exercise.every_check[check]):
         return None
     try:
-        return packed(exercise.checks[check], kept_out(exercise))
+        return packed(exercise.every_check[check], kept_out(exercise))
     except KeptOutError:
         return None
 
