@@ -1,4 +1,7 @@
-"""Build suspects for ``gradient_suspects``, and look at what ``backward`` returns."""
+"""Build suspects for ``gradient_suspects``, and look at what ``backward`` returns.
+
+A suspect is a callable with the right values, whose gradients show one common mistake.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,34 @@ from torch.autograd import Function
 from autograd_course.calls import as_tuple
 from autograd_course.grader.checks.calling import applied, node
 
+Grads = tuple[Tensor, ...]
 
-def returning(reference: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a suspect with the values of ``reference`` and the gradients of a mistake.
 
-    ``backward`` takes the inputs and then the gradient of each output. It returns the gradients of
-    the first inputs. The other inputs get none.
+def mistaken(right: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a suspect that combines the values of ``right`` with a wrong ``backward``.
+
+    ``backward`` takes a tuple of all inputs, and then the gradient of each output. The gradients
+    that it returns belong to the first inputs. The other inputs get ``None``.
     """
 
-    class Suspect(Function):
+    class Mistaken(Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             ctx.inputs = tuple(it.detach() if isinstance(it, Tensor) else it for it in inputs)
-            return reference(*ctx.inputs)
+            return right(*ctx.inputs)
 
         @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            gradients = as_tuple(backward(*ctx.inputs, *grads))
-            return (*gradients, *[None] * (len(ctx.inputs) - len(gradients)))
+        def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+            found = as_tuple(backward(ctx.inputs, *grads))
+            return *found, *[None] * (len(ctx.inputs) - len(found))
 
-    def suspect(*inputs: Any) -> Any:
-        return Suspect.apply(*inputs)  # type: ignore[no-untyped-call]
+    call: Callable[..., Any] = Mistaken.apply
+    return call
 
-    return suspect
+
+def returning(right: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Do the same for a ``backward`` that takes the inputs one by one, and then the gradients."""
+    return mistaken(right, lambda inputs, *grads: backward(*inputs, *grads))
 
 
 def returned_by(function: type[Function], inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@
    None in the other places, and None for the block itself.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ def plain(block: nn.Module, x: Tensor) -> Tensor:
 
 
 Routine = Callable[[nn.Module, Tensor], Tensor]
+SEED = 2  # of each run
 OF_TORCH = "CheckpointFunctionBackward"
 
 
@@ -49,7 +50,7 @@ def batch(width: int = 6) -> Tensor:
 
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Run with a fixed seed. Return the output and the gradients of x and the parameters."""
-    torch.manual_seed(2)
+    torch.manual_seed(SEED)
     torch.rand(5)  # now the seed alone does not determine the state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
     y = routine(block, x)
@@ -129,6 +130,11 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
     return None
 
 
+def ignoring_the_caller(block: nn.Module, x: Tensor) -> list[Tensor | None]:
+    """Return the gradients of the sum of ``block(x)``."""
+    return list(torch.autograd.grad(block(x).sum(), (x, *block.parameters())))
+
+
 def gradients_arrive(routine: Routine) -> Verdict | None:
     """Check that backward returns the correct gradients of x and of the parameters."""
     block, x = block_with(0.0), batch()
@@ -155,6 +161,11 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
             "them, because they are not inputs of your Function. Pass them to .apply, and return a "
             "gradient for each."
         )
+    if not any(map(differs, (of_x, *of_parameters), ignoring_the_caller(block, x))):
+        return wrong(
+            "your gradients are those of the sum of the output. backward must pass grad_output on: "
+            "give it to torch.autograd.grad as grad_outputs."
+        )
     if any(map(differs, of_parameters, right)):
         return wrong("the gradients of the parameters differ from those of block(x).")
     if differs(of_x, right_x):
@@ -165,6 +176,44 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
             "backward, use torch.autograd.grad as well, with an x that you have detached."
         )
     return None
+
+
+def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
+    """Return a function that sets the random state of :func:`run` after some of its draws."""
+
+    def set_state(_: nn.Module) -> None:
+        torch.manual_seed(SEED)
+        torch.rand(5)
+        if after_block:
+            block_with(0.5)(batch())
+        torch.rand(draws)
+
+    return set_state
+
+
+def replayed(y: Tensor, x: Tensor, prepare: Callable[[nn.Module], Any]) -> list[Tensor | None]:
+    """Return the gradients if ``prepare`` ran before the second run of a block with dropout."""
+    block = block_with(0.5)
+    with torch.random.fork_rng():
+        prepare(block)
+        again = block(x)
+    return list(torch.autograd.grad(again, (x, *block.parameters()), 2 * y.detach()))
+
+
+SECOND_RUNS: Mapping[str, Callable[[nn.Module], Any]] = {
+    "the second run draws no mask, because the block is in eval mode there. Run it in the mode "
+    "that it had in forward.": nn.Module.eval,
+    "the second run draws a different mask. It begins with the random state that forward left "
+    "behind. Read the state before you run the block.": before(0, after_block=True),
+    "the second run draws a different mask, because backward does not go back to the state of the "
+    "random number generator that forward had. Save this state, and set it again.": (
+        before(3, after_block=True)
+    ),
+    "the second run draws a different mask. It begins at the seed, but other code has drawn "
+    "numbers since then. A seed is only the first state. Save the state itself.": (
+        lambda _: torch.manual_seed(SEED)
+    ),
+}
 
 
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
@@ -181,6 +230,9 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
             "forward, only read the state. Set it in backward."
         )
     if any(map(differs, gradients, right)):
+        for told, prepare in SECOND_RUNS.items():
+            if not any(map(differs, gradients, replayed(right_y, x, prepare))):
+                return wrong(f"with dropout in the block, {told}")
         return wrong(
             "with dropout in the block, the gradients do not belong to the output that forward "
             "returned, because the second run draws a different mask or none. What was the state "

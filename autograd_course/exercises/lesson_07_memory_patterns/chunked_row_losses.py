@@ -11,6 +11,7 @@
    weight and grad_weight += p.t() @ x[rows].
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import bytes_of
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx, peaks_at_most
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
@@ -49,6 +51,120 @@ def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -
     return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))
 
 
+def chunked(
+    change: Callable[[Tensor, Tensor], None],
+    *,
+    last: bool = False,
+    scales: tuple[bool, bool] = (True, True),
+    softmax_dim: int = 1,
+    first: str = "",
+    whole: bool = True,
+    exponentials: Callable[[Tensor], Tensor] | None = None,
+    rescale: Callable[[Tensor], Tensor] = lambda slope: slope,
+) -> Callable[..., Any]:
+    """Return the losses with a backward that contains a mistake in its loop over the chunks.
+
+    ``change`` gets the softmax of a chunk and its targets, and subtracts the one-hot rows in
+    place. With ``last``, the gradient of the weight contains only the last chunk. ``scales`` says
+    whether ``grad_output`` is in the gradient of x and of the weight. ``first`` names a vector of
+    which every chunk reads the first elements. Without ``whole``, a chunk that is too short is left
+    out. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> Grads:
+        x, weight, target, chunk = inputs
+        grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
+        for begin in range(0, len(x), chunk):
+            rows = slice(begin, begin + chunk)
+            logits = x[rows] @ weight.t()
+            if len(logits) < chunk and not whole:
+                break
+            start = slice(0, len(logits))
+            slope = exponentials(logits) if exponentials else torch.softmax(logits, softmax_dim)
+            if first == "log_sums":
+                sums = torch.logsumexp(x[start] @ weight.t(), 1, keepdim=True)
+                slope = torch.exp(logits - sums)
+            change(slope, target[start if first == "target" else rows])
+            of_rows = g[start if first == "grad_output" else rows, None]
+            slope = rescale(slope)
+            for_x, for_weight = (slope * of_rows if it else slope for it in scales)
+            grad_x[rows] = for_x @ weight
+            grad_weight = (0 if last else grad_weight) + for_weight.t() @ x[rows]
+        return grad_x, grad_weight
+
+    return mistaken(row_losses, backward)
+
+
+def _right(slope: Tensor, target: Tensor) -> None:
+    slope[torch.arange(len(slope)), target] -= 1
+
+
+def _all_rows(slope: Tensor, target: Tensor) -> None:
+    slope[:, target] -= 1
+
+
+def _plus(slope: Tensor, target: Tensor) -> None:
+    slope[torch.arange(len(slope)), target] += 1
+
+
+def _target_rows(slope: Tensor, target: Tensor) -> None:
+    slope[target] -= 1
+
+
+ROW_SUSPECTS: Mapping[str, Callable[..., Any]] = {
+    "The sign is wrong. The loss is the logarithm of the sum minus the logit of the right word.": (
+        lambda x, weight, target, chunk: -row_losses(x, weight, target, chunk)
+    ),
+    "The rows of the last chunk stay 0, because it has fewer rows than the others. Does the loop "
+    "reach the last row?": lambda x, weight, target, chunk: (
+        row_losses(x, weight, target, chunk) * (torch.arange(len(x)) < len(x) // chunk * chunk)
+    ),
+    "Every chunk reads the first targets. Chunk by chunk, it needs the same rows as x.": (
+        lambda x, weight, target, chunk: row_losses(
+            x, weight, target[torch.arange(len(x)) % chunk], chunk
+        )
+    ),
+    "The logit of the right word is missing. Subtract it from the logarithm of the sum.": (
+        lambda x, weight, target, chunk: torch.logsumexp(x @ weight.t(), 1)
+    ),
+}
+ROW_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "You subtract 1 in the target columns of every row of the chunk: slope[:, t] selects all rows. "
+    "Pair each row with its own target.": chunked(_all_rows),
+    "The one-hot part is missing: you use the softmax alone. In each row, subtract 1 at the "
+    "target.": chunked(lambda slope, target: None),
+    "You add 1 at the target. The derivative is the softmax minus the one-hot row.": chunked(_plus),
+    "You subtract 1 in whole rows, and use the targets as row numbers. In each row, subtract 1 at "
+    "the column of its target.": chunked(_target_rows),
+    "The gradient of the weight contains only the last chunk. All chunks share the weight, so add "
+    "their gradients.": chunked(_right, last=True),
+    "grad_output is in the gradient of x, but not in that of the weight.": (
+        chunked(_right, scales=(True, False))
+    ),
+    "grad_output is in the gradient of the weight, but not in that of x.": (
+        chunked(_right, scales=(False, True))
+    ),
+    **{
+        f"Every chunk reads the first elements of {told}. Chunk by chunk, it needs the same rows "
+        f"as x.": chunked(_right, first=name)
+        for name, told in (
+            ("target", "target"),
+            ("grad_output", "grad_output"),
+            ("log_sums", "the saved logarithms"),
+        )
+    },
+    "The rows of the last chunk are left out, because it has fewer rows than the others.": (
+        chunked(_right, whole=False)
+    ),
+    "The gradient is divided by the number of rows in a chunk. Each row has its own loss, so there "
+    "is no mean over the rows.": chunked(_right, rescale=lambda slope: slope / len(slope)),
+    "Each row of exp(z) must be divided by its sum. Subtract the saved logarithm of the sum before "
+    "you call exp.": chunked(_right, exponentials=torch.exp),
+    "The softmax runs over the rows of a chunk. It must run over the words, dim 1 of the logits.": (
+        chunked(_right, softmax_dim=0)
+    ),
+}
+
 EXERCISE = FunctionExercise(
     answer="RowLosses",
     points=4,
@@ -58,11 +174,14 @@ EXERCISE = FunctionExercise(
     constraints="the logits of only a few chunks exist at any moment",
     reference=row_losses,
     samplers={
+        # This comes first, because it shows at once that an answer forgets the last chunk.
+        "7 rows in chunks of 3, and a last one of 1": lambda rng: (*labeled(rng, 7, 2, 4), 3),
         "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),
-        "7 rows in chunks of 3": lambda rng: (*labeled(rng, 7, 2, 4), 3),
         "a chunk longer than all rows": lambda rng: (*labeled(rng, 3, 2, 6), 8),
         "a single row": lambda rng: (*labeled(rng, 1, 3, 4), 1),
     },
+    suspects=ROW_SUSPECTS,
+    gradient_suspects=ROW_GRADIENTS,
     checks=(
         *CONDUCT,
         no_copy_on_ctx,

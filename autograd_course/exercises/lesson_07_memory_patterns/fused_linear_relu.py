@@ -8,6 +8,7 @@
    gradients are g @ weight, g.t() @ x and g.sum(0).
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise, by_values
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import mistaken
 
 
 def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -48,6 +50,70 @@ def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
     )
 
 
+def masked_by(
+    *masks: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> Callable[..., Any]:
+    """Return a linear layer with ReLU whose backward masks ``grad_output`` in other ways.
+
+    Each of the three ``masks`` takes x, the weight and the output. They belong to the gradients of
+    x, of the weight and of the bias.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, _ = inputs
+        y = linear_relu(*inputs)
+        for_x, for_weight, for_bias = (g * mask(x, weight, y) for mask in masks)
+        return for_x @ weight, for_weight.t() @ x, for_bias.sum(0)
+
+    return mistaken(linear_relu, backward)
+
+
+def _stops(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    return (y > 0).to(y.dtype)
+
+
+def _passes(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    return torch.ones_like(y)
+
+
+def _without_bias(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    return (x @ weight.t() > 0).to(y.dtype)
+
+
+def _by_output(x: Tensor, weight: Tensor, y: Tensor) -> Tensor:
+    return y
+
+
+LINEAR_SUSPECTS: Mapping[str, Callable[..., Any]] = {
+    "The bias is added after the ReLU. It belongs inside: max(x Wᵀ + b, 0).": (
+        lambda x, weight, bias: (x @ weight.t()).relu() + bias
+    ),
+    "The bias is missing.": lambda x, weight, bias: (x @ weight.t()).relu(),
+    "The ReLU is missing: some elements are negative.": lambda x, weight, bias: (
+        x @ weight.t() + bias
+    ),
+}
+LINEAR_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "The gradient passes even where the ReLU returned 0. It must be 0 there. (y is never negative, "
+    "so y >= 0 is true everywhere.)": masked_by(_passes, _passes, _passes),
+    "The mask compares x Wᵀ with 0 and ignores the bias. The ReLU gets x Wᵀ + b. You can read the "
+    "mask from the output.": masked_by(_without_bias, _without_bias, _without_bias),
+    "grad_output is multiplied by the output y. The ReLU only lets the gradient through or stops "
+    "it, so its derivative is 0 or 1.": masked_by(_by_output, _by_output, _by_output),
+    **{
+        f"The gradient of {names} passes even where the ReLU returned 0. The gradients of all "
+        "three inputs go through the ReLU.": masked_by(*masks)
+        for names, masks in (
+            ("bias", (_stops, _stops, _passes)),
+            ("weight", (_stops, _passes, _stops)),
+            ("x", (_passes, _stops, _stops)),
+            ("weight and bias", (_stops, _passes, _passes)),
+            ("x and bias", (_passes, _stops, _passes)),
+            ("x and weight", (_passes, _passes, _stops)),
+        )
+    },
+}
+
 EXERCISE = FunctionExercise(
     answer="LinearReLU",
     points=2,
@@ -61,6 +127,8 @@ EXERCISE = FunctionExercise(
         "a single row": lambda rng: (normal(rng, 1, 3), normal(rng, 2, 3), normal(rng, 2)),
         "one feature in": lambda rng: (normal(rng, 6, 1), normal(rng, 3, 1), normal(rng, 3)),
     },
+    suspects=LINEAR_SUSPECTS,
+    gradient_suspects=LINEAR_GRADIENTS,
     checks=(
         *CONDUCT,
         no_copy_on_ctx,

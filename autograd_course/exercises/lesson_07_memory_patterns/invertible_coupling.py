@@ -10,6 +10,7 @@
    w.t(), x2.t() @ da and y1.t() @ db. You do not need x1.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
 from autograd_course.grader.checks.calling import applied, found, storage
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def coupling(x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,6 +53,83 @@ def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     return None
 
 
+def backward_with(
+    *,
+    x2: Callable[[Tensor, Tensor], Tensor] = lambda y2, b: y2 - b,
+    for_w: str = "x2",
+    through_y1: bool = True,
+    returned: bool = True,
+    through_x2: bool = True,
+    direct: bool = True,
+    for_v: str = "y1",
+    slope_a: bool = True,
+    slope_b: bool = True,
+) -> Callable[..., Any]:
+    """Return a coupling whose backward is right, except for the steps that are switched off.
+
+    ``x2`` reconstructs the input from ``y2`` and the second tanh. ``for_w`` and ``for_v`` name the
+    tensors in the gradients of the weights. ``through_y1`` and ``through_x2`` keep the paths
+    through the two products, and ``direct`` keeps the path from y2 to x2. ``returned`` keeps the
+    path through y1 in the gradient of x1. The slopes are those of tanh.
+    """
+
+    def backward(inputs: Any, grad_y1: Tensor, grad_y2: Tensor) -> Grads:
+        _, _, w, v = inputs
+        y1, y2 = coupling(*inputs)
+        b = torch.tanh(y1 @ v)
+        grad_b = grad_y2 * (1 - b**2) if slope_b else grad_y2
+        whole = grad_y1 + grad_b @ v.t()
+        before = x2(y2, b)
+        a = torch.tanh(before @ w)
+        grad_a = whole if through_y1 else grad_y1
+        grad_a = grad_a * (1 - a**2) if slope_a else grad_a
+        of_x2 = direct * grad_y2 + through_x2 * (grad_a @ w.t())
+        of_w = (y2 if for_w == "y2" else before).t() @ grad_a
+        of_v = (y1 if for_v == "y1" else y1 - a).t() @ grad_b
+        return whole if returned and through_y1 else grad_y1, of_x2, of_w, of_v
+
+    return mistaken(coupling, backward)
+
+
+COUPLING_SUSPECTS: Mapping[str, Callable[..., Any]] = {
+    "The second line uses x1. It must use y1, the result of the first line.": (
+        lambda x1, x2, w, v: (x1 + torch.tanh(x2 @ w), x2 + torch.tanh(x1 @ v))
+    ),
+}
+COUPLING_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "backward uses y2 where it needs x2. First subtract tanh(y1 v) from y2.": (
+        backward_with(x2=lambda y2, b: y2)
+    ),
+    "To reconstruct x2, you add tanh(y1 v) to y2. forward has added it, so subtract it.": (
+        backward_with(x2=lambda y2, b: y2 + b)
+    ),
+    "The gradient of w contains y2. The product with w in forward is x2 @ w, so it needs x2.": (
+        backward_with(for_w="y2")
+    ),
+    "The path from y2 through y1 is missing. The second line of forward uses y1, so its gradient "
+    "must be added to grad_y1 before you go back through the first line.": (
+        backward_with(through_y1=False)
+    ),
+    "You add the path from y2 through y1 for w and x2, but not for x1. The gradient of x1 is the "
+    "whole gradient of y1.": backward_with(returned=False),
+    "The path from y1 to x2 is missing. The first line of forward uses x2, so x2 gets grad_y2 and "
+    "a second term through w.": backward_with(through_x2=False),
+    "The direct path from y2 to x2 is missing. The second line of forward adds x2 itself, so add "
+    "grad_y2.": backward_with(direct=False),
+    "The gradient of v contains x1. The product with v in forward is y1 @ v, so it needs y1.": (
+        backward_with(for_v="x1")
+    ),
+    "The derivative of the tanh in the first line is missing. It is 1 - tanh².": (
+        backward_with(slope_a=False)
+    ),
+    "The derivative of the tanh in the second line is missing. It is 1 - tanh².": (
+        backward_with(slope_b=False)
+    ),
+    "The derivative of both tanhs is missing. It is 1 - tanh².": (
+        backward_with(slope_a=False, slope_b=False)
+    ),
+}
+
 EXERCISE = FunctionExercise(
     answer="Coupling",
     points=3,
@@ -73,6 +152,8 @@ EXERCISE = FunctionExercise(
             *(normal(rng, 1, 1), normal(rng, 1, 1)),
         ),
     },
+    suspects=COUPLING_SUSPECTS,
+    gradient_suspects=COUPLING_GRADIENTS,
     checks=(
         *CONDUCT,
         no_copy_on_ctx,

@@ -9,6 +9,9 @@
    sigma.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -19,12 +22,68 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import (
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import mistaken
 
 
 def swiglu(a: Tensor, b: Tensor) -> Tensor:
     """Return ``a σ(a) b``."""
     return torch.nn.functional.silu(a) * b
 
+
+def gated(of_a: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return a SwiGLU in which ``of_a(a, sigma)`` replaces the derivative of ``a σ(a)``."""
+
+    def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = inputs
+        sigma = torch.sigmoid(a)
+        return g * b * of_a(a, sigma), g * a * sigma
+
+    return mistaken(swiglu, backward)
+
+
+def with_sigma_of_b(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients if backward computes the sigmoid of ``b``."""
+    a, b = inputs
+    sigma = torch.sigmoid(b)
+    return g * b * (sigma + a * sigma * (1 - sigma)), g * a * sigma
+
+
+SWIGLU_SUSPECTS: Mapping[str, Callable[..., Any]] = {
+    "The sigmoid is computed from b. It must be the sigmoid of a, the first argument.": (
+        lambda a, b: a * torch.sigmoid(b) * b
+    ),
+    "The factor a is missing. The formula multiplies three factors: a, σ(a) and b.": (
+        lambda a, b: torch.sigmoid(a) * b
+    ),
+    "The factor b is missing. The formula multiplies three factors: a, σ(a) and b.": (
+        lambda a, b: a * torch.sigmoid(a)
+    ),
+}
+SWIGLU_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "The gradient of a contains only σ(a). It treats the sigmoid as a constant, but σ(a) also "
+    "depends on a. By the product rule there is a second term.": gated(lambda a, sigma: sigma),
+    "The gradient of a contains only a times the derivative of σ(a). The product rule for a · σ(a) "
+    "gives a second term: the derivative of the factor a.": (
+        gated(lambda a, sigma: a * sigma * (1 - sigma))
+    ),
+    "The gradient of a contains only the derivative of σ(a). But y contains a · σ(a), so use the "
+    "product rule.": gated(lambda a, sigma: sigma * (1 - sigma)),
+    "In the gradient of a, the derivative of σ(a) lacks the factor a. The product rule for "
+    "a · σ(a) multiplies the derivative of each factor by the other factor.": (
+        gated(lambda a, sigma: sigma + sigma * (1 - sigma))
+    ),
+    "The derivative of σ is σ · (1 - σ), not σ · (1 + σ).": (
+        gated(lambda a, sigma: sigma + a * sigma * (1 + sigma))
+    ),
+    "The two terms of the product rule have different signs in your gradient of a. They must be "
+    "added.": gated(lambda a, sigma: sigma - a * sigma * (1 - sigma)),
+    "Your derivative of σ(a) is 1 - σ. It lacks the factor σ.": (
+        gated(lambda a, sigma: sigma + a * (1 - sigma))
+    ),
+    "backward computes the sigmoid of b. forward computes the sigmoid of a.": (
+        mistaken(swiglu, with_sigma_of_b)
+    ),
+}
 
 EXERCISE = FunctionExercise(
     answer="SwiGLU",
@@ -39,6 +98,8 @@ EXERCISE = FunctionExercise(
         "three dimensions": lambda rng: (normal(rng, 3, 1, 5), normal(rng, 3, 1, 5)),
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng)),
     },
+    suspects=SWIGLU_SUSPECTS,
+    gradient_suspects=SWIGLU_GRADIENTS,
     checks=(
         *CONDUCT,
         no_copy_on_ctx,

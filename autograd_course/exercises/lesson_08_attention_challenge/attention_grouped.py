@@ -9,9 +9,11 @@
    group)).sum(-3) has the shape of k. Do the same for dv.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
@@ -20,8 +22,6 @@ from autograd_course.exercises.lesson_08_attention_challenge._constraints import
     rows,
 )
 from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
-    Grads,
-    mistaken,
     through,
 )
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
@@ -29,6 +29,7 @@ from autograd_course.exercises.lesson_08_attention_challenge._references import 
 from autograd_course.grader.checks import keeps_at_most, on
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -59,9 +60,45 @@ def _per_head(inputs: Any, g: Tensor) -> Grads:
     return through(q, k, v, p, p * (grad_p - (p * grad_p).sum(-1, keepdim=True)), g)
 
 
+def _in_turn(inputs: Any, g: Tensor) -> Grads:
+    """Return the gradients if backward repeats the keys in another order than forward."""
+    q, *shared = inputs
+    lead, heads = [1] * (q.dim() - 3), inputs[1].shape[-3]
+    k, v = (x.repeat(*lead, q.shape[-3] // heads, 1, 1) for x in shared)
+    right = [x.repeat_interleave(q.shape[-3] // heads, -3) for x in shared]
+    s = q @ right[0].mT / math.sqrt(q.shape[-1])
+    lse = torch.logsumexp(s, -1, keepdim=True)
+    p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse)
+    delta = (g * grouped(*inputs)).sum(-1, keepdim=True)
+    grad_q, *per_head = through(q, k, v, p, p * (g @ v.mT - delta), g)
+    return grad_q, *(x.unflatten(-3, (heads, -1)).sum(-3) for x in per_head)
+
+
+def _one_of_group_for(name: str) -> Callable[[Any, Tensor], Grads]:
+    """Return a backward in which only one head of each group adds to the gradient ``name``."""
+
+    def backward(inputs: Any, g: Tensor) -> Grads:
+        (grad_q, of_k, of_v), heads = _per_head(inputs, g), inputs[1].shape[-3]
+        of_k, of_v = (x.unflatten(-3, (heads, -1)) for x in (of_k, of_v))
+        first_k, first_v = of_k[..., 0, :, :], of_v[..., 0, :, :]
+        if name == "k":
+            return grad_q, first_k, of_v.sum(-3)
+        return grad_q, of_k.sum(-3), first_v
+
+    return backward
+
+
 GROUPED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "Only one head of each group contributes to the gradient of the shared keys. What about the "
     "other heads?": mistaken(grouped, _one_of_group),
+    "Only one head of each group contributes to the gradient of k. What about the other heads?": (
+        mistaken(grouped, _one_of_group_for("k"))
+    ),
+    "Only one head of each group contributes to the gradient of v. What about the other heads?": (
+        mistaken(grouped, _one_of_group_for("v"))
+    ),
+    "backward gives the query heads the key heads 0 1 0 1, but forward gave them 0 0 1 1. Repeat k "
+    "and v in the same way in both.": mistaken(grouped, _in_turn),
     "You sum over heads that do not share keys. Neighboring heads form a group, so sum over the "
     "second dim of (heads of keys, group).": mistaken(grouped, _of_other_groups),
 }
@@ -95,6 +132,9 @@ EXERCISE = FunctionExercise(
         "as many key heads as query heads": lambda rng: drawn(rng, 2, n=2, m=3),
     },
     suspects={
+        "Every query head reads the first key head. Neighboring heads must share: 0 0 1 1.": (
+            lambda q, k, v: attend(q, k[..., :1, :, :], v[..., :1, :, :])
+        ),
         "The query heads read the key heads 0 1 0 1. Neighboring heads must share: 0 0 1 1.": (
             _repeated_in_turn
         ),

@@ -29,8 +29,6 @@ from autograd_course.exercises.lesson_08_attention_challenge._constraints import
 )
 from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
     WITHOUT_DELTA,
-    Grads,
-    mistaken,
     through,
     without_delta,
 )
@@ -39,6 +37,7 @@ from autograd_course.exercises.lesson_08_attention_challenge._references import 
 from autograd_course.functions.attention import dropped
 from autograd_course.grader.checks import makes_at_most, on, peaks_at_most
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def tiled(

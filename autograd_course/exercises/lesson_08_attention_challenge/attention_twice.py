@@ -9,6 +9,7 @@
    Use no in-place operations.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,8 +21,6 @@ from autograd_course.exercises.lesson_08_attention_challenge._constraints import
     keeps_little,
 )
 from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
-    Grads,
-    mistaken,
     through,
 )
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
@@ -31,6 +30,7 @@ from autograd_course.exercises.lesson_08_attention_challenge._references import 
     weights,
 )
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def with_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,11 +52,28 @@ def _lse_as_row(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
     return through(q, k, v, p, p * (g @ v.mT - delta), g)
 
 
+def _lse_by(share: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., Any]:
+    """Return attention whose gradient of the scores gets ``share(P, grad_lse, √E)`` from L."""
+
+    def backward(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
+        q, k, v = inputs
+        p, grad_p = weights(q, k), g @ v.mT
+        grad_s = p * (grad_p - (p * grad_p).sum(-1, keepdim=True))
+        added = share(p, grad_lse.unsqueeze(-1), math.sqrt(q.shape[-1]))
+        return through(q, k, v, p, grad_s + added, g)
+
+    return mistaken(with_lse, backward)
+
+
 LSE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "backward does not use the gradient of the second output, the log-sum-exp. It depends on the "
     "scores: ∂L/∂S is P.": mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, 0)),
     "The gradient of the log-sum-exp is added along the keys. It has one number for each query, so "
     "it needs another dim at the end.": mistaken(with_lse, _lse_as_row),
+    "The part of the log-sum-exp is not divided by √E. L also depends on the scores, so its part "
+    "of dS is divided in the same way.": _lse_by(lambda p, grad_lse, root: p * grad_lse * root),
+    "The gradient of the log-sum-exp is added without P. Each score gets its weight's share: "
+    "∂L/∂S is P.": _lse_by(lambda p, grad_lse, root: grad_lse.expand(p.shape)),
     "The gradient of the log-sum-exp has the wrong sign: L grows with the scores, so add it.": (
         mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, -1))
     ),

@@ -10,6 +10,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -56,6 +57,55 @@ def _unseen_nan(
     return torch.exp(lse_a - lse) * out_a + torch.exp(lse_b - lse) * out_b, lse
 
 
+def _by_maximum(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+) -> tuple[Tensor, Tensor]:
+    top = torch.maximum(lse_a, lse_b)
+    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)
+    return (a * out_a + b * out_b) / (a + b), top + torch.log(a + b)
+
+
+def _by_one_maximum(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor, guarded: bool = False
+) -> tuple[Tensor, Tensor]:
+    top = torch.maximum(lse_a, lse_b).amax()
+    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)
+    total = (a + b).masked_fill((a + b == 0) & torch.tensor(guarded), 1)
+    return (a * out_a + b * out_b) / total, top + torch.log(a + b)
+
+
+def _other_lse(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a merge with the correct output, and ``change(lse_a, lse_b)`` for the second one."""
+    return lambda out_a, lse_a, out_b, lse_b: (
+        merge(out_a, lse_a, out_b, lse_b)[0],
+        change(lse_a, lse_b),
+    )
+
+
+def _other_weights(
+    change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return a merge with the correct log-sum-exp, and the weights of ``change(lse_a, lse_b)``."""
+
+    def mistaken(
+        out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        a, b = change(lse_a, lse_b)
+        return a * out_a + b * out_b, torch.logaddexp(lse_a, lse_b)
+
+    return mistaken
+
+
+def _relative(lse_a: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    top = torch.maximum(lse_a, lse_b)
+    return torch.exp(lse_a - top), torch.exp(lse_b - top)
+
+
+def _relative_sum(lse_a: Tensor, lse_b: Tensor) -> Tensor:
+    a, b = _relative(lse_a, lse_b)
+    return torch.log(a + b)
+
+
 SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "The two outputs count the same. Weight each one by its share of the sum of exponentials.": (
         _mean
@@ -68,8 +118,43 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "You add the two log-sum-exps. Add the exponentials, and take the logarithm of the sum.": (
         _lse_added
     ),
-    "If a query sees no key at all, you compute -∞ - (-∞), which is nan. What can you subtract "
-    "there instead?": _unseen_nan,
+    "The weights are exchanged: out_a has the weight of half B.": _other_weights(
+        lambda lse_a, lse_b: (torch.sigmoid(lse_b - lse_a), torch.sigmoid(lse_a - lse_b))
+    ),
+    "The weights do not sum to 1. You multiply each output by its sum of exponentials, but you do "
+    "not divide by both sums together.": _other_weights(
+        lambda lse_a, lse_b: (lse_a.exp(), lse_b.exp())
+    ),
+    "The weights do not sum to 1. You subtract the larger log-sum-exp, but you do not divide by "
+    "the sum of both exponentials.": _other_weights(_relative),
+    "The new log-sum-exp is the larger one of the two. It must be the logarithm of the sum of both "
+    "exponentials.": _other_lse(torch.maximum),
+    "The new log-sum-exp is the sum of the exponentials. Its logarithm is missing.": _other_lse(
+        lambda lse_a, lse_b: lse_a.exp() + lse_b.exp()
+    ),
+    "The new log-sum-exp is the logarithm of a mean. Add the exponentials, and do not divide by "
+    "2.": _other_lse(lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b) - math.log(2)),
+    "The new log-sum-exp is the logarithm of a mean, so all weights are twice as large. Add the "
+    "exponentials, and do not divide by 2.": lambda *given: (
+        2 * merge(*given)[0],
+        merge(*given)[1] - math.log(2),
+    ),
+    "The maximum that you subtract is missing in the new log-sum-exp. Add it outside of the "
+    "logarithm.": _other_lse(_relative_sum),
+    "If a query sees no key at all, its output becomes nan. -∞ - (-∞) is nan, and 0 / 0 is nan. "
+    "What can you subtract there instead, and what can you divide by?": _unseen_nan,
+    "If a query sees no key at all, both log-sum-exps are -∞. You subtract the larger one, and "
+    "-∞ - (-∞) is nan. What can you subtract there instead?": _by_maximum,
+    "If a query sees no key at all, the new log-sum-exp must stay -∞. You return the number that "
+    "replaces it in the subtraction.": _other_lse(
+        lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b).nan_to_num(neginf=0.0)
+    ),
+    "You subtract the largest log-sum-exp of all queries. If another query is far below it, all "
+    "its exponentials are 0. Subtract a number of each query.": _by_one_maximum,
+    "You subtract the largest log-sum-exp of all queries. If another query is far below it, all "
+    "its exponentials become 0. Subtract a number of each query.": (
+        partial(_by_one_maximum, guarded=True)
+    ),
     "exp of a large log-sum-exp overflows. Subtract the new log-sum-exp before you call exp.": (
         _literal
     ),
@@ -80,6 +165,13 @@ def halves(rng: torch.Generator, *shape: int, shift: float = 0.0) -> Halves:
     """Return outputs with 2 features and log-sum-exps to which ``shift`` has been added."""
     out_a, out_b = normal(rng, *shape, 2), normal(rng, *shape, 2)
     return out_a, normal(rng, *shape, 1) + shift, out_b, normal(rng, *shape, 1) + shift
+
+
+def far_apart(rng: torch.Generator) -> Halves:
+    """Return halves in which the log-sum-exps of the queries differ by thousands."""
+    out_a, lse_a, out_b, lse_b = halves(rng, 3)
+    shift = torch.tensor([[2000.0], [0.0], [-2000.0]], dtype=torch.float64)
+    return out_a, lse_a + shift, out_b, lse_b + shift
 
 
 def unseen(rng: torch.Generator, *, both: bool) -> Halves:
@@ -103,6 +195,7 @@ EXERCISE = RoutineExercise(
         "4 queries": lambda rng: halves(rng, 4),
         "two heads of 3 queries": lambda rng: halves(rng, 2, 3),
         "log-sum-exps in the thousands": lambda rng: halves(rng, 4, shift=2000.0),
+        "log-sum-exps that differ by thousands": far_apart,
         "a query that sees no key of half A": lambda rng: unseen(rng, both=False),
         "a query that sees no key at all": lambda rng: unseen(rng, both=True),
     },

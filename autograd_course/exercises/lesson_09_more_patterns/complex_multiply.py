@@ -8,12 +8,16 @@
    Tensor.is_complex), return only the real part of its gradient, .real.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import mistaken
 
 
 def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
@@ -24,6 +28,54 @@ def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
 def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
     """Return complex numbers with normally distributed real and imaginary parts."""
     return torch.complex(normal(rng, *shape), normal(rng, *shape))
+
+
+def with_gradients(
+    gradient: Callable[[Tensor, Tensor, Tensor], Tensor],
+    real: Callable[[Tensor], Tensor] = torch.real,
+) -> Callable[..., Any]:
+    """Return the product with ``gradient(own, other, grad_output)`` for each input.
+
+    ``real`` makes the gradient of a real input real.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        z, w = inputs
+        for_z, for_w = gradient(z, w, g), gradient(w, z, g)
+        return (
+            for_z if z.is_complex() or not for_z.is_complex() else real(for_z),
+            for_w if w.is_complex() or not for_w.is_complex() else real(for_w),
+        )
+
+    return mistaken(complex_multiply, backward)
+
+
+COMPLEX_SUSPECTS: Mapping[str, Callable[..., Any]] = {
+    "w is conjugated in forward. The formula has no conjugate. Only the gradients have one.": (
+        lambda z, w: z * w.conj()
+    ),
+    "z is conjugated in forward. The formula has no conjugate. Only the gradients have one.": (
+        lambda z, w: z.conj() * w
+    ),
+}
+COMPLEX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "You conjugate g in place of the other factor. Keep g, and multiply it by the conjugate of the "
+    "other input.": with_gradients(lambda own, other, g: g.conj() * other),
+    "You conjugate g and the other factor. Keep g, and conjugate only the other input.": (
+        with_gradients(lambda own, other, g: g.conj() * other.conj())
+    ),
+    "Your gradients are real, but a complex input gets a complex gradient. Take .real only if the "
+    "input is real.": with_gradients(
+        lambda own, other, g: torch.complex((p := (g * other.conj()).real), 0 * p)
+    ),
+    "A real input gets the imaginary part of its gradient. It must get the real part.": (
+        with_gradients(lambda own, other, g: g * other.conj(), torch.imag)
+    ),
+    "A real input gets the real part of each factor, multiplied. Multiply the complex numbers "
+    "first, and then take the real part.": with_gradients(
+        lambda own, other, g: g * other.conj() if own.is_complex() else g.real * other.real
+    ),
+}
 
 
 EXERCISE = FunctionExercise(
@@ -46,5 +98,7 @@ EXERCISE = FunctionExercise(
         ),
         "single numbers (0-dim)": lambda rng: (complex_normal(rng), complex_normal(rng)),
     },
+    suspects=COMPLEX_SUSPECTS,
+    gradient_suspects=COMPLEX_GRADIENTS,
     checks=CONDUCT,
 )

@@ -14,18 +14,111 @@
    padded_grad[..., padding : padding + L], and None for the three numbers.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
 from torch import Tensor
 from torch.nn import functional
 
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import mistaken
 
 
 def conv1d(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
     """Return the cross-correlation of ``x`` (N, C, L) with ``weight`` (O, C / groups, K)."""
     return functional.conv1d(x, weight, None, stride, padding, 1, groups)
 
+
+def at_other_places(
+    place: Callable[[int, int, int, int], int], cut: Callable[[int], int] = lambda padding: padding
+) -> Callable[..., Any]:
+    """Return a convolution that puts the gradients of the windows at other places.
+
+    ``place`` takes the window t, the tap k, the stride and the padding, and returns a position in
+    the padded x. ``cut`` takes the padding, and returns where the gradient of x begins.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight, stride, padding, groups = inputs
+        with torch.enable_grad():
+            leaf = weight.detach().requires_grad_()
+            (of_weight,) = torch.autograd.grad(conv1d(x.detach(), leaf, *inputs[2:]), leaf, g)
+        outputs = g.unflatten(1, (groups, -1))
+        kernels = weight.unflatten(0, (groups, -1))
+        in_windows = torch.einsum("ngot,gock->ngctk", outputs, kernels).flatten(1, 2)
+        padded = functional.pad(x, (padding, padding)).zero_()
+        for t in range(g.shape[-1]):
+            for k in range(weight.shape[-1]):
+                if 0 <= (at := place(t, k, stride, padding)) < padded.shape[-1]:
+                    padded[..., at] += in_windows[..., t, k]
+        start = cut(padding)
+        return padded[..., start : start + x.shape[-1]], of_weight
+
+    return mistaken(conv1d, backward)
+
+
+def mixed(channels: bool) -> Callable[..., Tensor]:
+    """Return a convolution whose groups take every ``groups``-th channel or output."""
+
+    def mistake(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
+        if channels:
+            x = x.unflatten(1, (-1, groups)).transpose(1, 2).flatten(1, 2)
+        else:
+            weight = weight.unflatten(0, (-1, groups)).transpose(0, 1).flatten(0, 1)
+        return conv1d(x, weight, stride, padding, groups)
+
+    return mistake
+
+
+CONV_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
+    "The kernel is flipped. In this exercise, tap k multiplies x at t + k, so there is no flip.": (
+        lambda x, weight, *rest: conv1d(x, weight.flip(-1), *rest)
+    ),
+    "The stride has no effect. Window t begins at stride · t.": (
+        lambda x, weight, stride, *rest: conv1d(x, weight, 1, *rest)
+    ),
+    "The padding has no effect. Add padding zeros on both sides.": (
+        lambda x, weight, stride, padding, groups: conv1d(x, weight, stride, 0, groups)
+    ),
+    "The zeros are added on the left side only. Add them on both sides.": (
+        lambda x, weight, stride, padding, groups: conv1d(
+            functional.pad(x, (padding, 0)), weight, stride, 0, groups
+        )
+    ),
+    "The zeros are added on the right side only. Add them on both sides.": (
+        lambda x, weight, stride, padding, groups: conv1d(
+            functional.pad(x, (0, padding)), weight, stride, 0, groups
+        )
+    ),
+    "The kernels are divided into groups in turn, 0 1 0 1. The groups are blocks of neighbors, "
+    "0 0 1 1: unflatten to (groups, …).": mixed(channels=False),
+    "The channels are divided into groups in turn, 0 1 0 1. The groups are blocks of neighbors, "
+    "0 0 1 1: unflatten to (groups, …).": mixed(channels=True),
+}
+CONV_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "The gradient of x has the taps in reverse order. Tap k of window t has read the padded x at "
+    "stride · t + k, so its gradient goes there.": at_other_places(
+        lambda t, k, stride, padding: stride * t - k
+    ),
+    "The gradient of x begins at the padding. Cut off padding elements at the start.": (
+        at_other_places(lambda t, k, stride, padding: stride * t + k, lambda padding: 0)
+    ),
+    "The padding is cut off twice at the start of the gradient of x.": at_other_places(
+        lambda t, k, stride, padding: stride * t + k - padding
+    ),
+    "backward ignores the stride. Window t begins at stride · t, so its gradient goes there.": (
+        at_other_places(lambda t, k, stride, padding: t + k)
+    ),
+    "The stride multiplies the tap. Window t begins at stride · t, and its taps are neighbors.": (
+        at_other_places(lambda t, k, stride, padding: t + stride * k)
+    ),
+    "The stride multiplies both the window and the tap. The taps of a window are neighbors.": (
+        at_other_places(lambda t, k, stride, padding: stride * (t + k))
+    ),
+}
 
 EXERCISE = FunctionExercise(
     answer="Conv1d",
@@ -36,7 +129,13 @@ EXERCISE = FunctionExercise(
     constraints="no built-in convolution does the work, in forward or in backward",
     reference=conv1d,
     samplers={
-        "one output channel": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 1, 3, 3), 1, 0, 1),
+        "one output channel, no padding": lambda rng: (
+            normal(rng, 2, 3, 6),
+            normal(rng, 1, 3, 3),
+            1,
+            0,
+            1,
+        ),
         "two output channels, padding 2": lambda rng: (
             normal(rng, 2, 1, 4),
             normal(rng, 2, 1, 3),
@@ -66,6 +165,8 @@ EXERCISE = FunctionExercise(
             3,
         ),
     },
+    suspects=CONV_SUSPECTS,
+    gradient_suspects=CONV_GRADIENTS,
     checks=(
         *CONDUCT,
         without(

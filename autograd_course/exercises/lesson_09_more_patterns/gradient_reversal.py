@@ -57,10 +57,28 @@ EXERCISE = FunctionExercise(
     reference=unchanged,
     surrogate=reversed_gradient,
     samplers={
-        "a 3×5 matrix, strength 0.5": lambda rng: (normal(rng, 3, 5), 0.5),
+        "a 3×5 matrix, strength 0.7": lambda rng: (normal(rng, 3, 5), 0.7),
         "a vector, strength 1": lambda rng: (normal(rng, 4), 1.0),
         "three dims, strength 3": lambda rng: (normal(rng, 2, 1, 3), 3.0),
         "a single number (0-dim)": lambda rng: (normal(rng), 0.1),
+    },
+    suspects={
+        "The reversal belongs to backward. forward must not change the values.": reversed_gradient,
+        "The strength belongs to backward. forward must not change the values.": (
+            lambda x, strength: strength * x
+        ),
+        "forward changes the sign. It must not change the values.": lambda x, strength: -x,
+    },
+    gradient_suspects={
+        "The factor strength is missing.": lambda x, strength: -x,
+        "The minus sign is missing.": lambda x, strength: strength * x,
+        "The gradient is neither reversed nor multiplied by the strength.": lambda x, strength: (
+            1 * x
+        ),
+        "You divide by the strength. Multiply by it.": lambda x, strength: -x / strength,
+        "You subtract the strength from 1. The factor is -strength.": (
+            lambda x, strength: (1 - strength) * x
+        ),
     },
     asked=("returns-view",),
     checks=(*CONDUCT, may_be_changed),

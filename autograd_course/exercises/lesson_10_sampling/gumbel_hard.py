@@ -18,7 +18,10 @@ from torch.autograd import Function
 
 from autograd_course.exercises.lesson_10_sampling._gumbel import (
     GUMBEL_INPUTS,
+    HARD_SUSPECTS,
+    SOFT_GRADIENTS,
     gumbel_softmax,
+    last_never_wins,
     noise_gets_none_or_the_truth,
     one_hot_sample,
 )
@@ -57,7 +60,12 @@ EXERCISE = FunctionExercise(
     constraints="the output is one-hot, even in a tie, and has the gradient of the soft sample",
     reference=hard_gumbel_softmax,
     surrogate=gumbel_softmax,
-    samplers=GUMBEL_INPUTS,
+    samplers={
+        **GUMBEL_INPUTS,
+        "the last class never wins": lambda rng: (*last_never_wins(rng, 3, 4), 0.7),
+    },
+    suspects=HARD_SUSPECTS,
+    gradient_suspects=SOFT_GRADIENTS,
     double_backward=False,
     checks=(
         *CONDUCT,

@@ -10,6 +10,8 @@
 
 from autograd_course.exercises.lesson_10_sampling._gumbel import (
     GUMBEL_INPUTS,
+    SOFT_GRADIENTS,
+    SOFT_SUSPECTS,
     gumbel_softmax,
     noise_gets_none_or_the_truth,
 )
@@ -24,5 +26,7 @@ EXERCISE = FunctionExercise(
     section="Soft",
     reference=gumbel_softmax,
     samplers=GUMBEL_INPUTS,
+    suspects=SOFT_SUSPECTS,
+    gradient_suspects=SOFT_GRADIENTS,
     checks=(*CONDUCT, noise_gets_none_or_the_truth),
 )

@@ -87,6 +87,20 @@ def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, 
     return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
 
 
+def with_all_targets(
+    model: nn.Module, loss: Loss, x: Tensor, y: Tensor, *, all_inputs: bool = False
+) -> tuple[Tensor, ...]:
+    """Return the gradients if each sample is compared with all targets, or the other way round."""
+    parameters = list(model.parameters())
+    rows = []
+    for i in range(len(x)):
+        one = slice(i, i + 1)
+        outputs, targets = (model(x), y[one]) if all_inputs else (model(x[one]), y)
+        outputs, targets = (t.expand(len(x), *t.shape[1:]) for t in (outputs, targets))
+        rows.append(torch.autograd.grad(loss(outputs, targets), parameters))
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
 SAMPLES = 30
 
 
@@ -119,7 +133,7 @@ EXERCISE = RoutineExercise(
     reference=per_sample_gradients,
     samplers={
         "two layers": layers,
-        "a classifier of images": images,
+        "a classifier of images, which needs a batch of one: (1, channels, …)": images,
         "a model with a Function in it": gated,
         "a batch of one": lambda rng: layers(rng, 1),
     },
@@ -127,6 +141,25 @@ EXERCISE = RoutineExercise(
         "Every sample has the gradient of the whole batch. Differentiate the loss of one sample.": (
             of_the_batch
         ),
+        "All gradients are 0, because the loss does not depend on the parameters that you "
+        "differentiate. Run the model with the parameters that of_one receives: functional_call.": (
+            lambda model, loss, x, y: tuple(
+                x.new_zeros(len(x), *p.shape) for p in model.parameters()
+            )
+        ),
+        "There is one gradient for the whole batch. Apply vmap to get one for each sample, along "
+        "dim 0.": lambda model, loss, x, y: tuple(
+            torch.autograd.grad(loss(model(x), y), list(model.parameters()))
+        ),
+        "The gradients of the samples are added. Return one for each sample, along dim 0.": (
+            lambda model, loss, x, y: tuple(
+                g.sum(0) for g in per_sample_gradients(model, loss, x, y)
+            )
+        ),
+        "Each sample is compared with the targets of all samples. vmap must also map over y: its "
+        "entry in in_dims is 0.": with_all_targets,
+        "Each target is compared with the predictions of all samples. vmap must also map over x: "
+        "its entry in in_dims is 0.": (lambda *given: with_all_targets(*given, all_inputs=True)),
         "They are too small by a factor N. They are shares of a mean over the batch, not "
         "gradients of each sample's own loss.": shares,
     },

@@ -24,6 +24,7 @@ from autograd_course.grader.checks import keeps_at_most, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import applied, backward, found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
@@ -69,6 +70,38 @@ def linearized(
         return moved
 
     return solved
+
+
+def by_hand(
+    slope: Callable[[Tensor], Tensor] = lambda z: 1 - z.square(),
+    *,
+    sign: int = 1,
+    rounds: int = 0,
+    turned: bool = False,
+    with_x: bool = False,
+    mean: bool = False,
+    slope_after: bool = False,
+) -> Callable[..., Any]:
+    """Return the fixed point with a backward formula that contains a mistake.
+
+    ``slope`` replaces the derivative of the tanh. ``sign`` is the sign of the product with W.
+    ``rounds`` limits the rounds of the solver. With ``turned``, the gradient of W is transposed,
+    ``with_x`` computes it from x, and ``mean`` divides it by the number of rows. With
+    ``slope_after``, the slope multiplies the product with W.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> Grads:
+        x, W = inputs
+        z = settled(x, W)
+        s = slope(z)
+        u = g
+        for _ in range(rounds or 200):
+            u = g + sign * ((u @ W) * s if slope_after else (u * s) @ W)
+        v = u * s
+        of_W = v.t() @ (x if with_x else z) / (len(x) if mean else 1)
+        return v, of_W.t() if turned else of_W
+
+    return mistaken(equilibrium, backward)
 
 
 A_ROUND = (
@@ -126,7 +159,32 @@ EXERCISE = FunctionExercise(
         "a single row": lambda rng: (normal(rng, 1, 3), weak(rng, 3)),
         "one unit": lambda rng: (normal(rng, 3, 1), weak(rng, 1)),
     },
+    suspects={
+        "forward multiplies by W where the formula has Wᵀ.": lambda x, W: settled(x, W.t()),
+        "This is the result of the first round only. Repeat the round until z no longer changes.": (
+            lambda x, W: torch.tanh(x)
+        ),
+    },
     gradient_suspects={
+        "The derivative of the tanh is 1 - z². z is already the tanh, so do not apply it again.": (
+            by_hand(lambda z: 1 - torch.tanh(z).square())
+        ),
+        "z · (1 - z) is the derivative of a sigmoid. The derivative of a tanh is 1 - z².": (
+            by_hand(lambda z: z * (1 - z))
+        ),
+        "The derivative of the tanh is 1 - z², not 1 - z.": by_hand(lambda z: 1 - z),
+        "The product with W is subtracted in the linear system. u is grad_output plus what comes "
+        "back through one round.": by_hand(sign=-1),
+        "backward goes back through two rounds only. Repeat the equation for u until u no longer "
+        "changes.": by_hand(rounds=1),
+        "The slope of the tanh multiplies the product with W. Going backward, the tanh comes "
+        "first: multiply by the slope, and then by W.": by_hand(slope_after=True),
+        "The gradient of W is transposed. Row i of W makes element i of z, so the gradient is "
+        "vᵀ z.": by_hand(turned=True),
+        "The gradient of W contains x. In forward, W is multiplied by z.": by_hand(with_x=True),
+        "The gradient of W is the mean over the rows. All rows use the same W, so add.": (
+            by_hand(mean=True)
+        ),
         "This is only the gradient of the last round. It treats the z on the right-hand side as a "
         "constant. But this z also depends on x and W, so backward must solve the linear system.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype))

@@ -8,7 +8,8 @@
    setup_context saves e and output.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive
+from autograd_course.grader.suspecting import mistaken
 
 
 def kepler(M: Tensor, e: Tensor) -> Tensor:
@@ -67,6 +69,60 @@ def eccentricity(rng: torch.Generator) -> Tensor:
     return 0.2 + 0.5 * positive(rng).clamp(max=1.0)
 
 
+def by_hand(
+    divisor: Callable[[Tensor, Tensor], Tensor] = lambda e, E: 1 - e * torch.cos(E),
+    share: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = (
+        lambda g, of_M, e, E: of_M * torch.sin(E)
+    ),
+    *,
+    mean: bool = False,
+) -> Callable[..., Any]:
+    """Return the solution with another backward.
+
+    It divides by ``divisor(e, E)``. ``share`` takes ``grad_output``, the gradient of M, e and E,
+    and gives the terms whose sum, or ``mean``, is the gradient of e.
+    """
+
+    def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        M, e = inputs
+        E = _root(M, e)
+        of_M = g / divisor(e, E)
+        terms = share(g, of_M, e, E)
+        return of_M, terms.mean() if mean else terms.sum()
+
+    return mistaken(kepler, backward)
+
+
+KEPLER_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "You divide by 1 + e cos E. The derivative of E - e sin E with respect to E is 1 - e cos E.": (
+        by_hand(lambda e, E: 1 + e * torch.cos(E))
+    ),
+    "You divide by 1 - e sin E. The derivative of sin E is cos E.": by_hand(
+        lambda e, E: 1 - e * torch.sin(E)
+    ),
+    "The factor e is missing: divide by 1 - e cos E.": by_hand(lambda e, E: 1 - torch.cos(E)),
+    "You multiply by 1 - e cos E. The equation gives (1 - e cos E) dE = dM + sin E de, so divide "
+    "by it.": by_hand(lambda e, E: 1 / (1 - e * torch.cos(E))),
+    "The gradient of e has the wrong sign. The equation gives (1 - e cos E) dE = dM + sin E de.": (
+        by_hand(share=lambda g, of_M, e, E: -of_M * torch.sin(E))
+    ),
+    "The gradient of e contains cos E. The term with de in the equation is sin E de.": by_hand(
+        share=lambda g, of_M, e, E: of_M * torch.cos(E)
+    ),
+    "The gradient of e is not divided by 1 - e cos E.": by_hand(
+        share=lambda g, of_M, e, E: g * torch.sin(E)
+    ),
+    "The gradient of e has a factor e too many. The derivative of e sin E with respect to e is "
+    "sin E.": by_hand(share=lambda g, of_M, e, E: e * of_M * torch.sin(E)),
+    "The gradient of e contains E itself. The term with de in the equation is sin E de.": by_hand(
+        share=lambda g, of_M, e, E: of_M * E
+    ),
+    "The gradient of e is the mean over the elements. All of them use the same e, so add.": (
+        by_hand(mean=True)
+    ),
+}
+
+
 EXERCISE = FunctionExercise(
     answer="Kepler",
     points=2,
@@ -81,6 +137,7 @@ EXERCISE = FunctionExercise(
         "a single angle (0-dim)": lambda rng: (angles(rng), eccentricity(rng)),
     },
     gradient_suspects={
+        **KEPLER_GRADIENTS,
         "Your backward computes the sine and the cosine of M. The differentiated equation contains "
         "the sine and the cosine of E, the output.": from_mean_anomaly,
         "Your backward does not divide by 1 - e cos E. E is on both sides of the differentiated "

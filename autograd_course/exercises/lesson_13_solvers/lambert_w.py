@@ -11,6 +11,9 @@
    w / (x * (1 + w)) has the same values, but it is 0/0 at x = 0.)
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import scipy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch import Tensor
@@ -19,6 +22,7 @@ from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive
+from autograd_course.grader.suspecting import mistaken
 
 
 def lambert_w(x: Tensor) -> Tensor:
@@ -46,6 +50,37 @@ def complex_w(x: Tensor) -> Tensor:
     return torch.as_tensor(scipy.special.lambertw(x.numpy(force=True)))
 
 
+def sloped(slope: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return Lambert's W with the derivative ``slope(x, w)``."""
+    return mistaken(lambert_w, lambda inputs, g: (g * slope(inputs[0], lambert_w(inputs[0])),))
+
+
+LAMBERT_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "This is the derivative of x with respect to w. You need its reciprocal, because the equation "
+    "gives dx = (1 + w) eʷ dw.": sloped(lambda x, w: (1 + w) * w.exp()),
+    "The factor 1 / (1 + w) is missing. The product w · eʷ has two factors that change, so its "
+    "derivative has two terms: eʷ + w eʷ.": sloped(lambda x, w: (-w).exp()),
+    "The derivative of w · eʷ has two terms: eʷ + w eʷ. Yours has only w eʷ.": (
+        sloped(lambda x, w: 1 / (w * w.exp()))
+    ),
+    "The factor 1 / eʷ is missing. The derivative of w · eʷ is (1 + w) eʷ.": (
+        sloped(lambda x, w: 1 / (1 + w))
+    ),
+    "The derivative of w · eʷ is (1 + w) eʷ, a product. Yours is the sum 1 + eʷ.": (
+        sloped(lambda x, w: 1 / (1 + w.exp()))
+    ),
+    "The exponential has the wrong sign. The derivative is 1 / ((1 + w) eʷ), and 1 / eʷ is e⁻ʷ.": (
+        sloped(lambda x, w: w.exp() / (1 + w))
+    ),
+    "Your formula contains x where it needs w, the output.": (
+        sloped(lambda x, w: (-x).exp() / (1 + x))
+    ),
+    "Your formula divides by 1 + x. It needs 1 + w, where w is the output.": (
+        sloped(lambda x, w: (-w).exp() / (1 + x))
+    ),
+}
+
+
 EXERCISE = FunctionExercise(
     answer="LambertW",
     points=3,
@@ -66,6 +101,7 @@ EXERCISE = FunctionExercise(
             complex_w
         ),
     },
+    gradient_suspects=LAMBERT_GRADIENTS,
     double_backward=True,
     checks=(*CONDUCT, keeps_float32),
 )

@@ -12,6 +12,7 @@
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
+from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
@@ -68,6 +70,26 @@ always_lower = triangular(read=lambda T, lower: T.tril())
 without_diagonal = triangular(read=lambda T, lower: _half(T, lower) - torch.diag(T.diagonal()))
 exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 
+
+def by_hand(
+    of_T: Callable[..., Tensor] = lambda G, U, X, B: -U @ X.mT, *, unsolved: bool = False
+) -> Callable[..., Any]:
+    """Return the solution with another gradient of T, before half of it is set to 0.
+
+    ``of_T`` takes ``grad_output``, U, X and B. If ``unsolved``, the gradient of B is
+    ``grad_output``.
+    """
+
+    def backward(inputs: Any, G: Tensor) -> Grads:
+        T, B, *rest = inputs
+        lower = rest[0] if rest else True
+        X = triangular_solve(*inputs)
+        U = torch.linalg.solve(_half(T, lower).mT, G)
+        return _half(of_T(G, U, X, B), lower), G if unsolved else U
+
+    return mistaken(triangular_solve, backward)
+
+
 EXERCISE = FunctionExercise(
     answer="TriangularSolve",
     points=3,
@@ -83,7 +105,30 @@ EXERCISE = FunctionExercise(
         "a single right-hand side": lambda rng: (matrix(rng, 3), normal(rng, 3, 1)),
         "a single equation": lambda rng: (matrix(rng, 1), normal(rng, 1, 3)),
     },
+    suspects={
+        "The lower half of T is used, although lower is False. Pass lower on to "
+        "solve_triangular.": (lambda T, B, lower=True: triangular_solve(T, B, True)),
+        "Both halves of T are used. The other half must never be read.": (
+            lambda T, B, lower=True: torch.linalg.solve(T, B)
+        ),
+        "The transpose of T is used.": (
+            lambda T, B, lower=True: torch.linalg.solve(_half(T, lower).mT, B)
+        ),
+    },
     gradient_suspects={
+        "The gradient of T contains grad_output where it needs U, the solution of Tᵀ U = G.": (
+            by_hand(lambda G, U, X, B: -G @ X.mT)
+        ),
+        "The gradient of T contains B where it needs X, the output.": (
+            by_hand(lambda G, U, X, B: -U @ B.mT)
+        ),
+        "The gradient of T lacks its minus sign.": by_hand(lambda G, U, X, B: U @ X.mT),
+        "The gradient of T is the mean over the columns. All columns use the same T, so add.": (
+            by_hand(lambda G, U, X, B: -U @ X.mT / X.shape[1])
+        ),
+        "The gradient of B is grad_output. It must be U, the solution of Tᵀ U = G.": (
+            by_hand(unsolved=True)
+        ),
         "Your backward solves with T. The adjoint system has the transposed matrix, Tᵀ U = G. "
         "Which half of Tᵀ is filled?": not_transposed,
         "You transposed the matrix, but the solver still reads the half that it read in forward. "

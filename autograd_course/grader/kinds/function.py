@@ -232,7 +232,10 @@ class FunctionOrder:
                 cause = self.witness.checked(number, inputs)
                 if cause and cause.rule == found.rule:
                     return replace(found, hint=cause.hint)
-        if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
+        is_summed = found.rule == "unreduced-broadcast"  # autograd sums it to the right shape
+        if not self.exercise.gradient_suspects:
+            return found
+        if RULES[found.rule].family == "contract" and not is_summed:
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
 
@@ -372,7 +375,7 @@ def recognized_gradients(
 ) -> Finding:
     """Return the finding, with a new hint if a known mistake gives the same gradients."""
     truth = exercise.surrogate or exercise.reference
-    if difference(came, gradients(truth, inputs)) is None:
+    if not came or difference(came, gradients(truth, inputs)) is None:
         return found  # something else is wrong; correct gradients do not point to a mistake
     for sentence, suspect in exercise.gradient_suspects.items():
         if difference(came, gradients(suspect, inputs)) is None:

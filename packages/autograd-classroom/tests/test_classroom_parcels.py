@@ -57,6 +57,7 @@ JUDGED_OUTSIDE = {
     "lambert-w: check 2",
     "max-with-ties: check 2",
     "max-with-ties: check 3",
+    "maximum-by-mask: check 4",
     "operator-window-sums: trial 2",
     "repair-absolute: check 2",
     "soft-threshold-operator: trial 1",

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.utils import checkpoint as of_torch
 
-from answers.making import Spoiling, Wrong, combined, double, solved
+from answers.making import Rewriting, Spoiling, Wrong, combined, double, solved
 from autograd_course.functions import checkpoint
 
 SOLVED = solved("07_memory_patterns")
@@ -215,6 +215,7 @@ ALSO_RIGHT = {
 
 
 spoiling = Spoiling(RIGHT)
+changed = Rewriting("07_memory_patterns")
 backward, forward = spoiling.backward, spoiling.forward
 
 
@@ -792,8 +793,348 @@ WRONG = [
         for mistake, rule in (
             ("no one-hot", "gradient-mismatch"),
             ("one g", "uniform-grad-output"),
-            ("last chunk", "batch-dimension"),
+            ("last chunk", "uniform-grad-output"),
         )
+    ),
+    changed(
+        "elu-by-output",
+        "exp(y) instead of y+alpha",
+        "Your formula contains",
+        ("y + ctx.alpha", "ctx.alpha * torch.exp(y)"),
+    ),
+    changed("elu-by-output", "y + 1", "Where y ≤ 0, you use y +", ("y + ctx.alpha", "y + 1")),
+    changed(
+        "elu-by-output",
+        "y (forgot + alpha)",
+        "Where y ≤ 0, you use y itself",
+        ("y + ctx.alpha", "y"),
+    ),
+    changed(
+        "elu-by-output",
+        "alpha*(y+1)",
+        "Where y ≤ 0, you use alpha ·",
+        ("y + ctx.alpha", "ctx.alpha * (y + 1)"),
+    ),
+    changed(
+        "elu-by-output",
+        "forward without -1",
+        "Where x ≤ 0, your result",
+        ("torch.expm1(x)", "torch.exp(x)"),
+    ),
+    changed(
+        "elu-by-output",
+        "sides swapped",
+        "The two sides are exchanged",
+        ("1.0, y + ctx.alpha", "y + ctx.alpha, 1.0"),
+    ),
+    changed(
+        "elu-by-output",
+        "clamp alpha",
+        "alpha is inside the exponential",
+        ("alpha * torch.expm1(x)", "torch.expm1(alpha*x)"),
+    ),
+    changed(
+        "maximum-by-mask",
+        "~ on uint8",
+        "~ inverts all eight bits",
+        ("a > b)", "(a > b).to(torch.uint8))"),
+    ),
+    changed(
+        "swiglu",
+        "silu' without product",
+        "The gradient of a contains only a",
+        ("(sigma + a * sigma * (1 - sigma))", "a * sigma * (1 - sigma)"),
+    ),
+    changed(
+        "swiglu",
+        "sigma only",
+        "The gradient of a contains only σ(a)",
+        ("(sigma + a * sigma * (1 - sigma))", "sigma"),
+    ),
+    changed(
+        "swiglu",
+        "gate on b",
+        "The sigmoid is computed",
+        ("a * torch.sigmoid(a) * b", "b * torch.sigmoid(b) * a"),
+    ),
+    changed(
+        "swiglu",
+        "forgets a in 2nd term",
+        "In the gradient of a,",
+        ("a * sigma * (1 - sigma)", "sigma * (1 - sigma)"),
+    ),
+    changed(
+        "swiglu",
+        "sigma' only",
+        "The gradient of a contains only the",
+        ("(sigma + a * sigma * (1 - sigma))", "sigma * (1 - sigma)"),
+    ),
+    changed(
+        "swiglu",
+        "sigma of b",
+        "backward computes the",
+        ("torch.sigmoid(a)\n        grad", "torch.sigmoid(b)\n        grad"),
+    ),
+    changed(
+        "swiglu",
+        "1+sigma",
+        "The derivative of σ is",
+        ("a * sigma * (1 - sigma)", "a * sigma * (1 + sigma)"),
+    ),
+    changed(
+        "fused-linear-relu",
+        "mask by x@w no bias",
+        "The mask compares x Wᵀ",
+        ("(y > 0)", "((x @ weight.t()) > 0)"),
+    ),
+    changed(
+        "fused-linear-relu",
+        "weight mask forgotten",
+        "The gradient of weight passes",
+        ("g.t() @ x", "grad_output.t() @ x"),
+    ),
+    changed(
+        "fused-linear-relu",
+        "forward no bias",
+        "The bias is added after",
+        ("torch.addmm(bias, x, weight.t()).clamp_(min=0)", "(x @ weight.t()).clamp_(min=0) + bias"),
+    ),
+    changed("fused-linear-relu", "y >= 0", "The gradient passes even", ("y > 0", "y >= 0")),
+    changed(
+        "packed-leaky-relu",
+        "bits 1..8",
+        "The last of the eight",
+        (
+            "bits = 2 ** torch.arange(8, device=x.device)",
+            "bits = 2 ** torch.arange(1,9, device=x.device)",
+        ),
+        (
+            "bits = 2 ** torch.arange(8, device=packed.device)",
+            "bits = 2 ** torch.arange(1,9, device=packed.device)",
+        ),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "bits arange no power",
+        "The elements of a byte",
+        ("bits = 2 ** torch.arange(8, device=x.device)", "bits = torch.arange(8, device=x.device)"),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "reshape to 8,-1",
+        "Packing and unpacking group",
+        (".reshape(-1, 8)", ".reshape(8, -1).t()"),
+    ),
+    changed("packed-leaky-relu", "&bits == 1", "packed & bit is the value", (".ne(0)", ".eq(1)")),
+    changed("packed-leaky-relu", "&bits > 1", "The first bit of each", (".ne(0)", ".gt(1)")),
+    changed(
+        "packed-leaky-relu",
+        "pad in front",
+        "The padding is in front",
+        ("[flat, flat.new_zeros(-flat.numel() % 8)]", "[flat.new_zeros(-flat.numel() % 8), flat]"),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "cuts padding from front",
+        "The padding is at the",
+        ("flat[: ctx.shape.numel()]", "flat[-ctx.shape.numel() :]"),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "mask of output",
+        "The mask holds the signs",
+        (
+            "flat = (x > 0).reshape(-1)\n",
+            "y = torch.where(x > 0, x, slope * x); flat = (y > 0).reshape(-1)\n",
+        ),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "float64 mask rule slope missing neg",
+        "max(x, slope · x) takes",
+        ("torch.where(x > 0, x, slope * x)", "torch.maximum(x, slope * x)"),
+    ),
+    changed(
+        "elu-by-output", "alpha", "Where y ≤ 0, you use alpha as", ("y + ctx.alpha", "ctx.alpha")
+    ),
+    changed(
+        "elu-by-output",
+        "fwd alpha*exp-1",
+        "alpha multiplies only",
+        ("alpha * torch.expm1(x)", "alpha * torch.exp(x) - 1"),
+    ),
+    changed(
+        "invertible-coupling", "y2 for x2", "backward uses y2 where", ("x2 = y2 - b", "x2 = y2")
+    ),
+    changed(
+        "invertible-coupling",
+        "grad w y2",
+        "The gradient of w contains",
+        ("x2.t() @ grad_a", "y2.t() @ grad_a"),
+    ),
+    changed(
+        "invertible-coupling",
+        "no y1 path",
+        "The path from y2 through",
+        ("        grad_y1 = grad_y1 + grad_b @ v.t()\n", ""),
+    ),
+    changed(
+        "invertible-coupling",
+        "x1 not updated",
+        "You add the path from",
+        ("grad_y1 = grad_y1 + grad_b @ v.t()", "whole = grad_y1 + grad_b @ v.t()"),
+        ("grad_a = grad_y1", "grad_a = whole"),
+    ),
+    changed(
+        "invertible-coupling",
+        "no x2 path",
+        "The path from y1 to x2",
+        ("grad_y2 + grad_a @ w.t()", "grad_y2"),
+    ),
+    changed(
+        "invertible-coupling",
+        "slope a",
+        "The derivative of the tanh in the first",
+        ("grad_y1 * (1 - a**2)", "grad_y1"),
+    ),
+    changed(
+        "invertible-coupling",
+        "slope b",
+        "The derivative of the tanh in the second",
+        ("grad_y2 * (1 - b**2)", "grad_y2"),
+    ),
+    changed(
+        "invertible-coupling",
+        "x1 reconstr wrong grad v x1",
+        "The gradient of v contains",
+        ("y1.t() @ grad_b", "(y1 - a).t() @ grad_b"),
+    ),
+    changed(
+        "invertible-coupling",
+        "fwd x1",
+        "The second line uses",
+        ("torch.tanh(y1 @ v)\n        return", "torch.tanh(x1 @ v)\n        return"),
+    ),
+    changed(
+        "invertible-coupling",
+        "sub order: x2 path uses g wrong",
+        "The direct path from",
+        ("grad_y2 + grad_a @ w.t()", "grad_a @ w.t()"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "slope[:, t]",
+        "You subtract 1 in the",
+        ("slope[torch.arange(len(slope)), target[rows]] -= 1", "slope[:, target[rows]] -= 1"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "no g for weight",
+        "grad_output is in the gradient of x,",
+        (
+            "slope *= grad_output[rows, None]\n            grad_x[rows] = slope @ weight\n",
+            "grad_x[rows] = (slope * grad_output[rows, None]) @ weight\n",
+        ),
+    ),
+    changed(
+        "chunked-row-losses",
+        "last chunk",
+        "The gradient of the weight",
+        ("grad_weight +=", "grad_weight ="),
+    ),
+    changed(
+        "chunked-row-losses",
+        "range drops the last",
+        "The rows of the last chunk stay",
+        ("x.new_empty(len(x))", "x.new_zeros(len(x))"),
+        ("range(0, len(x), chunk)", "range(0, len(x) - chunk + 1, chunk)"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "range bwd drops the last",
+        "The rows of the last chunk are",
+        ("torch.empty_like(x)", "torch.zeros_like(x)"),
+        ("range(0, len(x), ctx.chunk)", "range(0, len(x) - ctx.chunk + 1, ctx.chunk)"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "target offset",
+        "Every chunk reads the first elements of target",
+        ("target[rows]] -= 1", "target[: len(slope)]] -= 1"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "g offset",
+        "Every chunk reads the first elements of grad_output",
+        ("grad_output[rows, None]", "grad_output[: len(slope), None]"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "lse offset",
+        "Every chunk reads the first elements of the",
+        ("log_sums[rows, None]", "log_sums[: len(x[rows]), None]"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "fwd target offset",
+        "Every chunk reads the first targets",
+        ("target[rows, None]", "target[: len(logits), None]"),
+    ),
+    changed(
+        "chunked-row-losses",
+        "no lse",
+        "Each row of exp(z) must",
+        (
+            "torch.exp(x[rows] @ weight.t() - log_sums[rows, None])",
+            "torch.exp(x[rows] @ weight.t())",
+        ),
+    ),
+    changed(
+        "chunked-row-losses",
+        "a mean over the chunk",
+        "divided by the number of rows in a chunk",
+        ("slope *= grad_output[rows, None]", "slope *= grad_output[rows, None] / len(slope)"),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "a whole byte of padding",
+        "one byte too many",
+        ("-flat.numel() % 8", "8 - flat.numel() % 8"),
+    ),
+    changed(
+        "packed-leaky-relu",
+        "pads each row",
+        "Each row is padded by itself",
+        ("flat = (x > 0).reshape(-1)", "flat = (x > 0).reshape(-1, x.shape[-1] if x.dim() else 1)"),
+        (
+            "torch.cat([flat, flat.new_zeros(-flat.numel() % 8)])",
+            "torch.nn.functional.pad(flat, (0, -flat.shape[1] % 8))",
+        ),
+        (
+            "positive = flat[: ctx.shape.numel()]",
+            "width = ctx.shape[-1] if ctx.shape else 1\n"
+            "        positive = flat.reshape(-1, -(-width // 8) * 8)[:, :width]",
+        ),
+    ),
+    changed(
+        "maximum-by-mask",
+        "neither at a tie",
+        "neither input gets the gradient",
+        ("a > b)", "torch.sign(a - b).to(torch.int8))"),
+        (
+            "grad_output * a_wins, grad_output * ~a_wins",
+            "grad_output * (a_wins > 0), grad_output * (a_wins < 0)",
+        ),
+    ),
+    changed(
+        "maximum-by-mask",
+        "both at a tie",
+        "both inputs get the gradient",
+        ("a > b)", "(a >= b).to(torch.int8) + 2 * (b >= a).to(torch.int8))"),
+        (
+            "grad_output * a_wins, grad_output * ~a_wins",
+            "grad_output * (a_wins & 1), grad_output * (a_wins // 2)",
+        ),
     ),
 ]
 

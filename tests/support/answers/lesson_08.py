@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import linecache
 import math
-from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from answers.making import SOLUTIONS, Wrong, solved
+from answers.making import SOLUTIONS, Rewriting, Wrong
 from autograd_course.functions.attention import (
     ScaledDotProductAttention,
     attention,
@@ -20,7 +18,8 @@ from autograd_course.functions.attention import (
 from tools.percent import read
 
 LESSON = "08_attention_challenge"
-SOLVED = solved(LESSON)
+changed = Rewriting(LESSON)
+SOLVED = changed.solved
 NAMES = {
     "masked-softmax": "MaskedSoftmax",
     "attention-forward": "attend",
@@ -36,32 +35,17 @@ RIGHT = {
     "card-late-nan": "5b",
     "predict-saved-elements": [100_000, 900, 100_000, 9_000],
 }
-CELLS = read(SOLUTIONS / f"{LESSON}.py").cells
-SOURCES = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in CELLS}
-HELPERS = [cell.source for cell in CELLS if "solution-only" in cell.tags]
-SOURCES["attention-tiled"] = "\n\n\n".join([*HELPERS, SOURCES["attention-tiled"]])
-numbers = count()
-
-
-def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
-    """Return the right answer after replacing pieces of its source."""
-    source = SOURCES[exercise]
-    for old, new in changes:
-        assert old in source, f"{exercise} no longer says {old!r}"
-        source = source.replace(old, new)
-    filename = f"<{exercise} {next(numbers)}>"
-    lines = source.splitlines(keepends=True)
-    linecache.cache[filename] = (len(source), None, lines, filename)
-    namespace = dict(SOLVED)
-    exec(compile(source, filename, "exec"), namespace)
-    return namespace[NAMES[exercise]]
-
-
-def changed(
-    exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
-) -> Wrong:
-    """Return a wrong answer: the right one after replacing pieces of its source."""
-    return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
+changed.sources["attention-tiled"] = "\n\n\n".join(
+    [
+        *(
+            cell.source
+            for cell in read(SOLUTIONS / f"{LESSON}.py").cells
+            if "solution-only" in cell.tags
+        ),
+        changed.sources["attention-tiled"],
+    ]
+)
+rewritten = changed.answer
 
 
 def twice_saving(what: str) -> tuple[tuple[str, str], ...]:
@@ -310,7 +294,7 @@ WRONG = [
         "fully masked rows nan",
         "forward-mismatch",
         ("p.masked_fill(~mask, 0)", "p"),
-        hint="returns nan for a fully masked row",
+        hint="returns nan there",
     ),
     changed(
         "masked-softmax",
@@ -759,6 +743,377 @@ WRONG = [
             "ctx.save_for_backward(q, k, v, out, lse, k.repeat_interleave(group, -3))",
         ),
         ("out, lse = ctx", "out, lse, _ = ctx"),
+    ),
+    changed(
+        "merge-halves",
+        "max shift, nan both",
+        "If a query sees no key at all, both",
+        (
+            "    lse = torch.logaddexp(lse_a, lse_b)\n"
+            "    safe = lse.masked_fill(lse == -math.inf, 0)\n"
+            "    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - "
+            "safe) * out_b, lse",
+            "    top = torch.maximum(lse_a, lse_b)\n"
+            "    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)\n"
+            "    return (a * out_a + b * out_b) / (a + b), top + torch.log(a "
+            "+ b)",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "max shift safe, 0/0",
+        "If a query sees no key at all, its",
+        (
+            "    lse = torch.logaddexp(lse_a, lse_b)\n"
+            "    safe = lse.masked_fill(lse == -math.inf, 0)\n"
+            "    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - "
+            "safe) * out_b, lse",
+            "    top = torch.maximum(lse_a, lse_b)\n"
+            "    top = top.masked_fill(top == -math.inf, 0)\n"
+            "    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)\n"
+            "    return (a * out_a + b * out_b) / (a + b), top + torch.log(a "
+            "+ b)",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "global max",
+        "become 0. Subtract a number of each query.",
+        (
+            "    lse = torch.logaddexp(lse_a, lse_b)\n"
+            "    safe = lse.masked_fill(lse == -math.inf, 0)\n"
+            "    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - "
+            "safe) * out_b, lse",
+            "    top = torch.maximum(lse_a.max(), lse_b.max())\n"
+            "    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)\n"
+            "    s = (a+b)\n"
+            "    return (a * out_a + b * out_b) / s.masked_fill(s==0,1), top "
+            "+ torch.log(a + b)",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "nan_to_num lse",
+        "If a query sees no key at all, the",
+        (
+            "lse = torch.logaddexp(lse_a, lse_b)",
+            "lse = torch.logaddexp(lse_a, lse_b).nan_to_num(neginf=0.)",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "swapped weights",
+        "The weights are exchanged:",
+        (
+            "torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b",
+            "torch.exp(lse_b - safe) * out_a + torch.exp(lse_a - safe) * out_b",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "no log",
+        "The new log-sum-exp is the sum",
+        ("out_b, lse", "out_b, lse_a.exp()+lse_b.exp()"),
+    ),
+    changed(
+        "merge-halves",
+        "not normalized",
+        "The weights do not sum to 1. You multiply",
+        (
+            "torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b",
+            "torch.exp(lse_a) * out_a + torch.exp(lse_b) * out_b",
+        ),
+    ),
+    changed(
+        "merge-halves",
+        "lse is maximum",
+        "The new log-sum-exp is the larger",
+        ("out_b, lse", "out_b, torch.maximum(lse_a,lse_b)"),
+    ),
+    changed(
+        "merge-halves",
+        "lse mean",
+        "The new log-sum-exp is the logarithm of a mean,",
+        ("torch.logaddexp(lse_a, lse_b)", "torch.log((lse_a.exp()+lse_b.exp())/2)"),
+    ),
+    changed(
+        "merge-halves",
+        "top not added back",
+        "The maximum that you",
+        (
+            "    lse = torch.logaddexp(lse_a, lse_b)\n"
+            "    safe = lse.masked_fill(lse == -math.inf, 0)\n"
+            "    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - "
+            "safe) * out_b, lse",
+            "    top = torch.maximum(lse_a, lse_b)\n"
+            "    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)\n"
+            "    return (a * out_a + b * out_b) / (a + b), torch.log(a + b)",
+        ),
+    ),
+    changed(
+        "masked-softmax",
+        "global max",
+        "are 0, and 0 / 0 is nan. Subtract the largest score of each row.",
+        (
+            "p = torch.softmax(s.masked_fill(~mask, -math.inf), -1)",
+            "s = s.masked_fill(~mask, -math.inf); e=(s-s.max()).exp(); p = "
+            "e/e.sum(-1,keepdim=True)",
+        ),
+    ),
+    changed(
+        "masked-softmax",
+        "mask times s",
+        "of the softmax. They must be -∞.",
+        ("s.masked_fill(~mask, -math.inf)", "s*mask"),
+    ),
+    changed(
+        "masked-softmax",
+        "D over -2",
+        "D is the sum over the queries",
+        ("sum(-1, keepdim=True)", "sum(-2, keepdim=True)"),
+    ),
+    changed(
+        "masked-softmax",
+        "D no keepdim",
+        "D has lost its last dim,",
+        ("sum(-1, keepdim=True)", "sum(-1)"),
+    ),
+    changed(
+        "masked-softmax",
+        "D total",
+        "D is the sum over the whole",
+        ("(p * grad_output).sum(-1, keepdim=True)", "(p * grad_output).sum()"),
+    ),
+    changed(
+        "masked-softmax",
+        "D mean",
+        "D is the mean over the",
+        ("sum(-1, keepdim=True)", "mean(-1, keepdim=True)"),
+    ),
+    changed(
+        "masked-softmax",
+        "softmax dim 0",
+        "The softmax runs over",
+        ("-math.inf), -1)", "-math.inf), 0)"),
+    ),
+    changed(
+        "masked-softmax",
+        "sign",
+        "D is added. If one score",
+        ("(grad_output - (p", "(grad_output + (p"),
+    ),
+    changed(
+        "masked-softmax",
+        "missing p outside",
+        "p is missing as a factor:",
+        (
+            "p * (grad_output - (p * grad_output).sum(-1, keepdim=True))",
+            "grad_output - (p * grad_output).sum(-1, keepdim=True)",
+        ),
+    ),
+    changed(
+        "masked-softmax",
+        "grad no mask, recompute",
+        "backward computes the",
+        ("ctx.save_for_backward(output)", "ctx.save_for_backward(torch.softmax(inputs[0],-1))"),
+    ),
+    changed(
+        "masked-softmax",
+        "e/sum 0/0",
+        "exp of a large score overflows to infinity,",
+        (
+            "p = torch.softmax(s.masked_fill(~mask, -math.inf), -1)\n"
+            "        return p.masked_fill(~mask, 0)",
+            "e = torch.exp(s)*mask\n        return e/(e.sum(-1,keepdim=True))",
+        ),
+    ),
+    changed(
+        "attention-forward",
+        "amax dim -2",
+        "You subtract the largest score of each column",
+        ("s.amax(-1, keepdim=True)", "s.amax(-2, keepdim=True)"),
+    ),
+    changed(
+        "attention-forward",
+        "mask before scale",
+        "The floating-point mask is",
+        ("s = q @ k.mT / math.sqrt(q.shape[-1])", "s = q @ k.mT"),
+        ("    high", "    s = s / math.sqrt(q.shape[-1])\n    high"),
+    ),
+    changed(
+        "attention-forward",
+        "scaled by M",
+        "the length of a sequence",
+        ("math.sqrt(q.shape[-1])", "math.sqrt(k.shape[-2])"),
+    ),
+    changed(
+        "attention-forward",
+        "scaled by F",
+        "The scores are divided by the root of the size",
+        ("math.sqrt(q.shape[-1])", "math.sqrt(v.shape[-1])"),
+    ),
+    changed(
+        "attention-forward",
+        "total global",
+        "The exponentials are divided",
+        ("weights.sum(-1, keepdim=True)", "weights.sum()"),
+    ),
+    changed(
+        "attention-forward",
+        "only bool mask",
+        "The mask has no effect",
+        (
+            "s = s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
+            "s = s.masked_fill(mask == 0, -math.inf)",
+        ),
+    ),
+    changed(
+        "attention-forward",
+        "mask==-inf hides only",
+        "The floating-point mask hides",
+        ("s + mask", "s.masked_fill(mask == -math.inf, -math.inf)"),
+    ),
+    changed(
+        "attention-forward",
+        "mask mult",
+        "The scores are multiplied by the",
+        ("s.masked_fill(~mask, -math.inf) if", "s * mask if"),
+    ),
+    changed(
+        "attention-forward",
+        "weights over values no scale mask none",
+        "The scores are multiplied by √E",
+        ("/ math.sqrt(q.shape[-1])", "* math.sqrt(q.shape[-1])"),
+    ),
+    changed(
+        "attention-backward",
+        "D with grad_p only p missing outside",
+        "P is missing as a factor:",
+        (
+            "grad_s = p * (grad_p - (p * grad_p).sum(-1, keepdim=True))",
+            "grad_s = grad_p - (p * grad_p).sum(-1, keepdim=True)",
+        ),
+    ),
+    changed(
+        "attention-backward",
+        "global D",
+        "D is the sum over the",
+        ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).sum()"),
+    ),
+    changed(
+        "attention-backward",
+        "D mean",
+        "D is the mean of P ∘",
+        ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).mean(-1, keepdim=True)"),
+    ),
+    changed(
+        "attention-backward",
+        "D + sign",
+        "D is added. If one score",
+        ("(grad_p - (p", "(grad_p + (p"),
+    ),
+    changed(
+        "attention-backward",
+        "grad_v not transposed",
+        "The transpose in dV is",
+        ("p.mT @ grad_output", "p @ grad_output"),
+    ),
+    changed(
+        "attention-backward",
+        "grad_v by s",
+        "dV is computed from the",
+        (
+            "grad_v = p.mT @ grad_output",
+            "grad_v = (q @ k.mT / math.sqrt(q.shape[-1])).mT @ grad_output",
+        ),
+    ),
+    changed(
+        "attention-backward",
+        "q,k swapped",
+        "K and Q are exchanged:",
+        ("return grad_s @ k, grad_s.mT @ q", "return grad_s @ q, grad_s.mT @ k"),
+    ),
+    changed(
+        "attention-backward",
+        "P dP in q",
+        "backward leaves out the",
+        ("grad_s = p * (grad_p - (p * grad_p).sum(-1, keepdim=True))", "grad_s = grad_p"),
+    ),
+    changed(
+        "attention-budget",
+        "D without out (rowsum dO)",
+        "D is the sum of dO over",
+        ("(grad_output * out).sum(-1, keepdim=True)", "grad_output.sum(-1, keepdim=True)"),
+    ),
+    changed(
+        "attention-budget",
+        "lse total saved raw",
+        "that forward subtracts.",
+        ("high + total.log()", "total"),
+    ),
+    changed(
+        "attention-budget",
+        "scale missing in recompute",
+        "The weights that backward recomputes are wrong: their",
+        (
+            "s = q @ k.mT / math.sqrt(q.shape[-1])\n"
+            "        if mask is not None:\n"
+            "            s = s.masked_fill(~mask, -math.inf)\n        p",
+            "s = q @ k.mT\n        if mask is not None:\n"
+            "            s = s.masked_fill(~mask, -math.inf)\n        p",
+        ),
+    ),
+    changed(
+        "attention-budget",
+        "delta with dO*v?",
+        "D is the mean of dO ∘",
+        ("(grad_output * out).sum(-1, keepdim=True)", "(grad_output * out).mean(-1, keepdim=True)"),
+    ),
+    changed(
+        "attention-twice",
+        "scale grad_lse not scaled",
+        "The part of the log-sum-exp",
+        (
+            "delta = (grad_out * out).sum(-1) - grad_lse\n"
+            "        grad_s = p * (grad_out @ v.mT - delta.unsqueeze(-1)) / "
+            "math.sqrt(q.shape[-1])",
+            "delta = (grad_out * out).sum(-1)\n"
+            "        grad_s = p * (grad_out @ v.mT - delta.unsqueeze(-1)) / "
+            "math.sqrt(q.shape[-1]) + p * grad_lse.unsqueeze(-1)",
+        ),
+    ),
+    changed(
+        "attention-twice",
+        "grad_lse without p",
+        "The gradient of the log-sum-exp is added without",
+        (
+            "delta = (grad_out * out).sum(-1) - grad_lse\n"
+            "        grad_s = p * (grad_out @ v.mT - delta.unsqueeze(-1)) / "
+            "math.sqrt(q.shape[-1])",
+            "delta = (grad_out * out).sum(-1)\n"
+            "        grad_s = (p * (grad_out @ v.mT - delta.unsqueeze(-1)) + "
+            "grad_lse.unsqueeze(-1))/ math.sqrt(q.shape[-1])",
+        ),
+    ),
+    changed(
+        "attention-grouped",
+        "repeat backward only",
+        "backward gives the query",
+        (
+            "keys, values = (x.repeat_interleave(q.shape[-3] // heads, -3) for x in (k, v))",
+            "keys, values = (x.repeat(*[1]*(k.dim()-3), q.shape[-3] // "
+            "heads, 1, 1) for x in (k, v))",
+        ),
+    ),
+    changed(
+        "attention-grouped",
+        "sum only k",
+        "Only one head of each group contributes to the gradient of v",
+        (
+            "per_group = (g.unflatten(-3, (heads, -1)).sum(-3) for g in (grad_k, grad_v))",
+            "per_group = (grad_k.unflatten(-3,(heads,-1)).sum(-3), "
+            "grad_v.unflatten(-3,(heads,-1))[..., 0, :, :])",
+        ),
     ),
 ]
 

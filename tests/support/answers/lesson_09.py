@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from answers.making import Spoiling, Wrong, double, made, solved
+from answers.making import Rewriting, Spoiling, Wrong, double, made, solved
 from autograd_course import functions
 from autograd_course.functions.conv1d import windows
 
@@ -24,6 +24,7 @@ RIGHT = {
 }
 spoiling = Spoiling(RIGHT)
 backward, forward, answer = spoiling.backward, spoiling.forward, spoiling.answer
+changed = Rewriting("09_more_patterns")
 
 
 # Log-sum-exp
@@ -436,7 +437,7 @@ WRONG = [
         plain(overwrites=True),
     ),
     backward("plain-conv1d", "flips the kernel", "gradient-mismatch", plain(flips=True)),
-    backward("plain-conv1d", "averages over the batch", "batch-dimension", plain(averages=True)),
+    backward("plain-conv1d", "averages over the batch", "constant-factor", plain(averages=True)),
     forward("plain-conv1d", "flips the kernel in forward", "forward-mismatch", plain_true),
     forward("plain-conv1d", "calls the built-in", "unneeded-function", lambda x, w: F.conv1d(x, w)),
     backward("plain-conv1d", "calls the built-in gradients", "unneeded-function", plain_helpers),
@@ -497,6 +498,405 @@ WRONG = [
         "a gradient for the number",
         "wrong-arity",
         lambda ctx, g: -ctx.strength * g,
+    ),
+    changed(
+        "log-sum-exp",
+        "unsqueeze though keepdim",
+        "With keepdim=True, y",
+        (
+            "        if not ctx.keepdim:\n"
+            "            y, grad_output = y.unsqueeze(ctx.dim), "
+            "grad_output.unsqueeze(ctx.dim)",
+            "        y, grad_output = y.unsqueeze(ctx.dim), grad_output.unsqueeze(ctx.dim)",
+        ),
+    ),
+    changed(
+        "log-sum-exp",
+        "unsqueeze g only though keepdim",
+        "With keepdim=True, grad_output",
+        (
+            "        if not ctx.keepdim:\n"
+            "            y, grad_output = y.unsqueeze(ctx.dim), "
+            "grad_output.unsqueeze(ctx.dim)",
+            "        if not ctx.keepdim:\n"
+            "            y = y.unsqueeze(ctx.dim)\n"
+            "        grad_output = grad_output.unsqueeze(ctx.dim)",
+        ),
+    ),
+    changed(
+        "log-sum-exp",
+        "fixed dim -1 in fwd",
+        "The sum runs over the",
+        ("amax(dim,", "amax(-1,"),
+        ("sum(dim,", "sum(-1,"),
+        ("squeeze(dim)", "squeeze(-1)"),
+    ),
+    changed(
+        "log-sum-exp",
+        "no guard fwd",
+        "In a slice of -inf only,",
+        ("        shift = shift.masked_fill(shift == -torch.inf, 0)\n", ""),
+    ),
+    changed(
+        "log-sum-exp",
+        "global max",
+        "You subtract the largest",
+        ("x.amax(dim, keepdim=True)", "x.max()"),
+    ),
+    changed(
+        "log-sum-exp",
+        "no shift",
+        "exp of a large number",
+        ("x.amax(dim, keepdim=True)", "torch.zeros_like(x.amax(dim, keepdim=True))"),
+    ),
+    changed(
+        "log-sum-exp", "shift not added", "The maximum that you", ("y = shift + torch", "y = torch")
+    ),
+    changed(
+        "log-sum-exp",
+        "keepdim ignored",
+        "keepdim has no effect",
+        ("return y if keepdim else y.squeeze(dim)", "return y.squeeze(dim)"),
+        ("        if not ctx.keepdim:\n            y, g", "        if True:\n            y, g"),
+    ),
+    changed(
+        "log-sum-exp",
+        "always keepdim",
+        "The output always keeps",
+        ("return y if keepdim else y.squeeze(dim)", "return y"),
+        (
+            "        if not ctx.keepdim:\n"
+            "            y, grad_output = y.unsqueeze(ctx.dim), "
+            "grad_output.unsqueeze(ctx.dim)\n",
+            "",
+        ),
+    ),
+    changed(
+        "log-sum-exp", "squeeze all", "squeeze() without an", ("y.squeeze(dim)", "y.squeeze()")
+    ),
+    changed(
+        "log-sum-exp",
+        "softmax missing",
+        "Your derivative is exp(x)",
+        ("grad_output * torch.exp(x - y)", "grad_output * torch.exp(x)"),
+    ),
+    changed(
+        "log-sum-exp",
+        "nan_to_num clip result",
+        "A slice of -inf only must give -inf. You return a large",
+        ("return y if", "y = y.nan_to_num()\n        return y if"),
+    ),
+    changed(
+        "log-sum-exp",
+        "softmax div",
+        "The softmax is divided",
+        ("torch.exp(x - y)", "torch.exp(x - y) / torch.exp(x - y).sum()"),
+    ),
+    changed(
+        "log-sum-exp",
+        "mean instead of sum",
+        "This is the logarithm",
+        ("torch.exp(x - shift).sum(", "torch.exp(x - shift).mean("),
+    ),
+    changed(
+        "batch-norm",
+        "unbiased",
+        "The variance is divided by m - 1.",
+        ("unbiased=False", "unbiased=True"),
+    ),
+    changed(
+        "batch-norm",
+        "unbiased bwd only",
+        "backward uses the variance",
+        (
+            "scale = torch.rsqrt(x.var(dims, unbiased=False",
+            "scale = torch.rsqrt(x.var(dims, unbiased=True",
+        ),
+    ),
+    changed(
+        "batch-norm",
+        "dims 0 only",
+        "Mean and variance are taken over dim 0",
+        ("[dim for dim in range(x.dim()) if dim != 1]", "[0]"),
+    ),
+    changed(
+        "batch-norm",
+        "eps outside",
+        "eps is added outside of the square root. It",
+        ("torch.sqrt(variance + eps)", "(torch.sqrt(variance) + eps)"),
+    ),
+    changed(
+        "batch-norm",
+        "only scale*g",
+        "This is only the path",
+        ("scale * (centered - along_y)", "scale * grad_output"),
+    ),
+    changed(
+        "batch-norm",
+        "no variance path",
+        "The path through the variance is missing",
+        ("scale * (centered - along_y)", "scale * centered"),
+    ),
+    changed(
+        "batch-norm",
+        "no mean path",
+        "The path through the mean",
+        ("centered - along_y", "grad_output - along_y"),
+    ),
+    changed(
+        "batch-norm",
+        "eps forgotten bwd",
+        "eps is missing in backward",
+        ("keepdim=True) + ctx.eps)", "keepdim=True))"),
+    ),
+    changed(
+        "batch-norm",
+        "along y sum",
+        "The component along y contains",
+        ("(grad_output * y).mean(", "(grad_output * y).sum("),
+    ),
+    changed(
+        "batch-norm",
+        "layer norm dims",
+        "Mean and variance are taken over dim 1,",
+        ("[dim for dim in range(x.dim()) if dim != 1]", "list(range(1, x.dim()))"),
+    ),
+    changed(
+        "batch-norm",
+        "along without y",
+        "The component along y lacks",
+        ("along_y = y * (", "along_y = ("),
+    ),
+    changed(
+        "batch-norm",
+        "centered x instead of y",
+        "The path through the variance contains",
+        (
+            "along_y = y * (grad_output * y).mean",
+            "along_y = (x-x.mean(dims,keepdim=True)) * (grad_output * "
+            "(x-x.mean(dims,keepdim=True))).mean",
+        ),
+    ),
+    changed(
+        "batch-norm",
+        "std ddof",
+        "The variance is divided by m - 1,",
+        ("torch.sqrt(variance + eps)", "(x.std(dims, keepdim=True) + eps)"),
+    ),
+    changed(
+        "batch-norm",
+        "no sqrt",
+        "The square root is missing. Divide",
+        ("torch.sqrt(variance + eps)", "(variance + eps)"),
+    ),
+    changed(
+        "batch-norm",
+        "scale 1/var",
+        "backward divides by v",
+        (
+            "torch.rsqrt(x.var(dims, unbiased=False, keepdim=True) + ctx.eps)",
+            "1/(x.var(dims, unbiased=False, keepdim=True) + ctx.eps)",
+        ),
+    ),
+    changed(
+        "batch-norm",
+        "dims all",
+        "Mean and variance are taken over the whole",
+        ("[dim for dim in range(x.dim()) if dim != 1]", "list(range(x.dim()))"),
+    ),
+    changed(
+        "batch-norm",
+        "bwd dims 0 only",
+        "backward takes its means over dim 0",
+        (
+            "        dims = [dim for dim in range(x.dim()) if dim != 1]\n        scale",
+            "        dims = [0]\n        scale",
+        ),
+    ),
+    changed(
+        "batch-norm",
+        "g*x",
+        "The component along y is the",
+        ("(grad_output * y).mean", "(grad_output * x).mean"),
+    ),
+    changed(
+        "plain-conv1d",
+        "flipped kernel bwd",
+        "The gradient of x has",
+        ('"not,ock->nctk", grad_output, weight)', '"not,ock->nctk", grad_output, weight.flip(-1))'),
+    ),
+    changed(
+        "plain-conv1d",
+        "gw no sum over batch",
+        "The gradient of the weight contains",
+        (
+            '"nctk,not->ock", x.unfold(-1, taps, 1), grad_output)',
+            '"nctk,not->ock", x[:1].unfold(-1, taps, 1), grad_output[:1])',
+        ),
+    ),
+    changed(
+        "plain-conv1d",
+        "gw mean",
+        "The gradient of the weight is",
+        ("return grad_x, grad_weight", "return grad_x, grad_weight / len(x)"),
+    ),
+    changed(
+        "plain-conv1d",
+        "only first out channel",
+        "The gradient of x contains",
+        ('"not,ock->nctk", grad_output, weight', '"nt,ck->nctk", grad_output[:, 0], weight[0]'),
+    ),
+    changed(
+        "plain-conv1d",
+        "loop taps-1",
+        "The gradient of x lacks the last tap",
+        ("for k in range(taps)", "for k in range(taps - 1)"),
+    ),
+    changed(
+        "plain-conv1d",
+        "t misses last",
+        "The gradient of x lacks the last window",
+        (
+            "        for k in range(taps):\n"
+            "            grad_x[..., k : k + steps] += grad_windows[..., k]",
+            "        for t in range(steps - 1):\n"
+            "            grad_x[..., t : t + taps] += grad_windows[..., t, :]",
+        ),
+    ),
+    changed(
+        "plain-conv1d",
+        "averaged windows",
+        "The gradients of overlapping",
+        (
+            "        return grad_x, grad_weight",
+            "        c = torch.zeros_like(grad_x)\n"
+            "        for k in range(taps):\n"
+            "            c[..., k : k + steps] += 1\n"
+            "        return grad_x / c, grad_weight",
+        ),
+    ),
+    changed(
+        "plain-conv1d",
+        "gw flipped",
+        "The gradient of the weight has",
+        ("return grad_x, grad_weight", "return grad_x, grad_weight.flip(-1)"),
+    ),
+    changed(
+        "conv1d",
+        "no padding cut",
+        "The gradient of x begins",
+        ("grad_padded[..., padding : padding + length]", "grad_padded[..., :length]"),
+    ),
+    changed(
+        "conv1d",
+        "stride ignored in bwd",
+        "backward ignores the",
+        ("slice(k, k + stride * (steps - 1) + 1, stride)", "slice(k, k + steps)"),
+    ),
+    changed(
+        "conv1d",
+        "groups interleaved",
+        "The kernels are divided",
+        (
+            "weight.unflatten(0, (groups, -1))\n        return",
+            "weight.unflatten(0, (-1, groups)).transpose(0,1)\n        return",
+        ),
+    ),
+    changed(
+        "conv1d",
+        "groups interleaved fwd x",
+        "The channels are divided",
+        (
+            "stride).unflatten(1, (groups, -1))\n        kernels = w",
+            "stride).unflatten(1, (-1, groups)).transpose(1,2)\n        kernels = w",
+        ),
+    ),
+    changed(
+        "conv1d",
+        "pad left only",
+        "The zeros are added on the left",
+        (
+            "(padding, padding))\n        windows = padded.unfold(-1, weight",
+            "(padding, 0))\n        windows = padded.unfold(-1, weight",
+        ),
+    ),
+    changed(
+        "conv1d",
+        "stride 1 fwd",
+        "The stride has no effect",
+        ("unfold(-1, weight.shape[-1], stride)", "unfold(-1, weight.shape[-1], 1)"),
+    ),
+    changed(
+        "complex-multiply",
+        "conj on g too",
+        "You conjugate g in place",
+        (
+            "grad_output * w.conj(), grad_output * z.conj()",
+            "(grad_output * w.conj()).conj(), (grad_output * z.conj()).conj()",
+        ),
+    ),
+    changed(
+        "complex-multiply",
+        "always real",
+        "Your gradients are real,",
+        ("grad_z if z.is_complex() else grad_z.real", "grad_z.real"),
+        ("grad_w if w.is_complex() else grad_w.real", "grad_w.real"),
+    ),
+    changed(
+        "complex-multiply",
+        "imag",
+        "A real input gets the imaginary",
+        ("else grad_z.real", "else grad_z.imag"),
+        ("else grad_w.real", "else grad_w.imag"),
+    ),
+    changed(
+        "complex-multiply",
+        "real of g first",
+        "A real input gets the real",
+        ("else grad_z.real", "else grad_output.real * w.real"),
+        ("else grad_w.real", "else grad_output.real*z.real"),
+    ),
+    changed(
+        "complex-multiply",
+        "forward conj",
+        "w is conjugated in forward",
+        ("return z * w", "return z * w.conj()"),
+    ),
+    changed(
+        "gradient-reversal",
+        "not negated",
+        "The minus sign is missing",
+        ("-ctx.strength * g", "ctx.strength * g"),
+    ),
+    changed(
+        "gradient-reversal",
+        "no strength",
+        "The factor strength is",
+        ("-ctx.strength * grad_output", "-grad_output"),
+    ),
+    changed(
+        "gradient-reversal",
+        "forward scaled",
+        "The reversal belongs",
+        ("return x.clone()", "return -strength * x"),
+    ),
+    changed(
+        "gradient-reversal",
+        "forward times strength",
+        "The strength belongs",
+        ("return x.clone()", "return strength * x"),
+    ),
+    changed(
+        "gradient-reversal",
+        "divides",
+        "You divide by the strength",
+        ("-ctx.strength * grad_output", "-grad_output / ctx.strength"),
+    ),
+    changed(
+        "gradient-reversal",
+        "grads in 1- form",
+        "You subtract the strength",
+        ("-ctx.strength * grad_output", "(1 - ctx.strength) * grad_output"),
     ),
 ]
 

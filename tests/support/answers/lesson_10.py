@@ -8,9 +8,10 @@ import torch
 from torch.autograd import Function
 from torch.nn.functional import softmax
 
-from answers.making import Spoiling, Wrong, double, solved, spoiled
+from answers.making import Rewriting, Spoiling, Wrong, double, solved, spoiled
 from autograd_course import functions
 
+changed = Rewriting("10_sampling")
 SOLVED = solved("10_sampling")
 RIGHT = {
     "gumbel-soft": SOLVED["GumbelSoftmax"],
@@ -255,6 +256,253 @@ WRONG = [
     ),
     forward("reinmax", "chooses without the noise", "forward-mismatch", without_noise),
     forward("reinmax", "whole numbers", "dtype torch.int64", whole_numbers),
+    changed(
+        "gumbel-soft",
+        "no temperature fwd",
+        "The temperature is missing",
+        ("(logits + noise) / temperature, -1", "logits + noise, -1"),
+    ),
+    changed(
+        "gumbel-soft",
+        "T only on logits",
+        "Only the logits are divided",
+        ("(logits + noise) / temperature", "logits / temperature + noise"),
+    ),
+    changed(
+        "gumbel-soft",
+        "times T",
+        "You multiply by the temperature. Divide",
+        ("(logits + noise) / temperature", "(logits + noise) * temperature"),
+    ),
+    changed(
+        "gumbel-soft",
+        "no noise",
+        "The noise is missing",
+        ("(logits + noise) / temperature", "logits / temperature"),
+    ),
+    changed(
+        "gumbel-soft",
+        "minus noise",
+        "The noise is subtracted",
+        ("(logits + noise)", "(logits - noise)"),
+    ),
+    changed(
+        "gumbel-soft", "dim 0", "The softmax runs over", ("temperature, -1)", "temperature, 0)")
+    ),
+    changed(
+        "gumbel-soft",
+        "no 1/T bwd",
+        "The gradient must be",
+        ("grad_logits / ctx.temperature", "grad_logits"),
+    ),
+    changed(
+        "gumbel-soft",
+        "times T bwd",
+        "You multiply by the temperature. The",
+        ("grad_logits / ctx.temperature", "grad_logits * ctx.temperature"),
+    ),
+    changed(
+        "gumbel-soft",
+        "only y*g",
+        "y · g is only a part",
+        ("weighted - y * weighted.sum(-1, keepdim=True)", "weighted"),
+    ),
+    changed(
+        "gumbel-soft",
+        "y(1-y)",
+        "y · (1 - y) is the derivative",
+        ("weighted - y * weighted.sum(-1, keepdim=True)", "weighted * (1 - y)"),
+    ),
+    changed("gumbel-soft", "sum all", "The sum runs over the", ("sum(-1, keepdim=True)", "sum()")),
+    changed(
+        "gumbel-soft",
+        "sum dim 0",
+        "The sum runs over dim",
+        ("sum(-1, keepdim=True)", "sum(0, keepdim=True)"),
+    ),
+    changed(
+        "gumbel-soft",
+        "g.sum",
+        "The sum in your formula",
+        ("weighted.sum(-1, keepdim=True)", "grad_output.sum(-1, keepdim=True)"),
+    ),
+    changed(
+        "gumbel-soft",
+        "no y on sum",
+        "The sum is subtracted",
+        ("weighted - y * weighted", "weighted - weighted"),
+    ),
+    changed("gumbel-soft", "plus", "The sum is added. It", ("weighted - y", "weighted + y")),
+    changed("gumbel-soft", "mean", "Your formula has the", ("weighted.sum(", "weighted.mean(")),
+    changed(
+        "gumbel-soft",
+        "identity",
+        "grad_output is only divided",
+        ("weighted - y * weighted.sum(-1, keepdim=True)", "grad_output"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no noise bwd, no 1/T",
+        "Your gradient has no",
+        ("(logits + noise) / ctx.temperature", "logits"),
+        ("grad_logits / ctx.temperature", "grad_logits"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no noise bwd",
+        "The softmax in backward lacks the noise.",
+        ("(logits + noise) / ctx.temperature", "logits / ctx.temperature"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no T in soft",
+        "The softmax in backward lacks the temperature",
+        ("(logits + noise) / ctx.temperature", "(logits + noise)"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no T at all",
+        "The temperature is nowhere",
+        ("(logits + noise) / ctx.temperature", "(logits + noise)"),
+        ("grad_logits / ctx.temperature", "grad_logits"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no 1/T bwd",
+        "The gradient must be",
+        ("grad_logits / ctx.temperature", "grad_logits"),
+    ),
+    changed(
+        "gumbel-hard",
+        "straight through",
+        "grad_output passes unchanged",
+        (
+            "soft = torch.softmax((logits + noise) / ctx.temperature, -1)\n"
+            "        weighted = grad_output * soft\n"
+            "        grad_logits = weighted - soft * weighted.sum(-1, "
+            "keepdim=True)\n        return grad_logits / ctx.temperature",
+            "return grad_output",
+        ),
+    ),
+    changed(
+        "gumbel-hard",
+        "uses hard y",
+        "Your formula contains",
+        (
+            "soft = torch.softmax((logits + noise) / ctx.temperature, -1)",
+            "soft = torch.nn.functional.one_hot((logits+noise).argmax(-1), "
+            "logits.shape[-1]).to(logits)",
+        ),
+    ),
+    changed(
+        "gumbel-hard",
+        "argmax logits",
+        "The noise is missing",
+        ("(logits + noise).argmax(-1)", "logits.argmax(-1)"),
+    ),
+    changed("gumbel-hard", "int", "The output has integers", (".to(logits)", "")),
+    changed(
+        "gumbel-hard",
+        "returns index",
+        "The output is an index",
+        ("return one_hot(largest, logits.shape[-1]).to(logits)", "return largest"),
+    ),
+    changed(
+        "gumbel-hard",
+        "no num classes",
+        "one_hot does not know",
+        ("one_hot(largest, logits.shape[-1])", "one_hot(largest)"),
+    ),
+    changed(
+        "gumbel-hard",
+        "max compare",
+        "Only the largest entry",
+        (
+            "largest = (logits + noise).argmax(-1)\n"
+            "        return one_hot(largest, logits.shape[-1]).to(logits)",
+            "z = logits + noise\n        return (z == z.max()).to(logits)",
+        ),
+    ),
+    changed(
+        "gumbel-hard",
+        "only y*g",
+        "y · g is only a part",
+        ("weighted - soft * weighted.sum(-1, keepdim=True)", "weighted"),
+    ),
+    changed(
+        "gumbel-hard",
+        "y(1-y)",
+        "y · (1 - y) is the derivative",
+        ("weighted - soft * weighted.sum(-1, keepdim=True)", "weighted * (1 - soft)"),
+    ),
+    changed(
+        "gumbel-hard",
+        "T on logits only",
+        "In the softmax, only",
+        ("(logits + noise) / ctx.temperature", "logits / ctx.temperature + noise"),
+    ),
+    changed(
+        "gumbel-hard",
+        "temp wrong: *T",
+        "You multiply by the temperature",
+        ("grad_logits / ctx.temperature", "grad_logits * ctx.temperature"),
+    ),
+    changed("gumbel-hard", "argmin", "The smallest entry wins", ("argmax", "argmin")),
+    changed("reinmax", "no 2", "The first term lacks", ("2 * by_m", "by_m")),
+    changed("reinmax", "no half", "The second term lacks", ("by_p / 2", "by_p")),
+    changed("reinmax", "plus", "The second term is added", ("by_m - by_p", "by_m + by_p")),
+    changed("reinmax", "m is p+y", "m is p + y in your formula", ("(p + y) / 2", "p + y")),
+    changed(
+        "reinmax",
+        "average of J",
+        "You take the mean of",
+        ("2 * by_m - by_p / 2", "(by_m + by_p) / 2"),
+    ),
+    changed("reinmax", "only m", "This is only the slope", ("2 * by_m - by_p / 2", "by_m")),
+    changed(
+        "reinmax", "only 2m", "The second term, -½ J(p)ᵀg,", ("2 * by_m - by_p / 2", "2 * by_m")
+    ),
+    changed(
+        "reinmax",
+        "jm with p",
+        "In J(m)ᵀg, the sum contains",
+        (
+            "by_m = m * (grad_output - (grad_output * m)",
+            "by_m = m * (grad_output - (grad_output * p)",
+        ),
+    ),
+    changed(
+        "reinmax",
+        "jy",
+        "m is y in your formula",
+        (
+            "by_m = m * (grad_output - (grad_output * m)",
+            "by_m = y * (grad_output - (grad_output * y)",
+        ),
+    ),
+    changed(
+        "reinmax",
+        "sum g",
+        "J(q)ᵀg has the sum of",
+        ("(grad_output * m).sum", "grad_output.sum"),
+        ("(grad_output * p).sum", "grad_output.sum"),
+    ),
+    changed(
+        "reinmax",
+        "elementwise",
+        "q · (1 - q) is only the",
+        ("m * (grad_output - (grad_output * m).sum(-1, keepdim=True))", "m * (1-m) * grad_output"),
+        ("p * (grad_output - (grad_output * p).sum(-1, keepdim=True))", "p * (1-p) * grad_output"),
+    ),
+    changed(
+        "reinmax", "ste", "grad_output passes unchanged", ("2 * by_m - by_p / 2", "grad_output")
+    ),
+    changed(
+        "reinmax",
+        "fwd no noise",
+        "The noise is missing",
+        ("(logits + noise).argmax", "logits.argmax"),
+    ),
 ]
 
 

@@ -9,10 +9,11 @@ import torch
 from torch.autograd import Function
 from torch.func import functional_call, grad, jacrev, vmap
 
-from answers.making import Wrong, double, solved, spoiled
+from answers.making import Rewriting, Wrong, double, spoiled
 from autograd_course.functions import SmoothMaximum
 
-SOLVED = solved("11_torch_func")
+changed = Rewriting("11_torch_func")
+SOLVED = changed.solved
 RIGHT = {
     "split-rms-norm": SOLVED["RMSNorm"],
     "per-sample-gradients": SOLVED["per_sample_gradients"],
@@ -458,6 +459,26 @@ WRONG = [
         "wrong-jvp",
         maximum(jvp=jvp_of_a_number),
         "Do not call `.item()`",
+    ),
+    changed(
+        "per-sample-gradients",
+        "model direct",
+        "All gradients are 0,",
+        ("functional_call(model, parameters, (x.unsqueeze(0),))", "model(x.unsqueeze(0))"),
+    ),
+    changed(
+        "per-sample-gradients",
+        "no vmap",
+        "There is one gradient",
+        ("vmap(grad(of_one), in_dims=(None, 0, 0))", "grad(of_one)"),
+        ("x.unsqueeze(0)", "x"),
+        ("y.unsqueeze(0)", "y"),
+    ),
+    changed(
+        "per-sample-gradients",
+        "summed",
+        "The gradients of the",
+        ("tuple(gradients.values())", "tuple(v.sum(0) for v in gradients.values())"),
     ),
 ]
 

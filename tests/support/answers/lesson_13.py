@@ -10,10 +10,11 @@ import scipy
 import torch
 from torch.autograd import Function
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Rewriting, Spoiling, Wrong, double
 from autograd_course import functions
 
-SOLVED = solved("13_solvers")
+changed = Rewriting("13_solvers")
+SOLVED = changed.solved
 RIGHT = {
     "lambert-w": SOLVED["LambertW"],
     "kepler": SOLVED["Kepler"],
@@ -470,7 +471,7 @@ WRONG = [
     backward(KEPLER, "gradient of e not summed", "unreduced-broadcast", kepler_not_summed),
     backward(KEPLER, "gradient of e averaged", "constant-factor", kepler_averaged),
     backward(KEPLER, "slope by NumPy", "silent-double-backward", kepler_by_numpy),
-    spoiling.setup(KEPLER, "M in place of E", "those of E, the output", kepler_saves_input),
+    spoiling.setup(KEPLER, "M in place of E", "cosine of E, the output", kepler_saves_input),
     backward(
         EQUILIBRIUM,
         "through the last round only",
@@ -507,6 +508,162 @@ WRONG = [
     backward(TRIANGULAR, "always the lower half", "always fills the lower half", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
+    changed(
+        "kepler",
+        "plus",
+        "You divide by 1 + e cos",
+        ("1 - e * torch.cos(E)", "1 + e * torch.cos(E)"),
+    ),
+    changed(
+        "kepler",
+        "sin in denominator",
+        "You divide by 1 - e sin",
+        ("1 - e * torch.cos(E)", "1 - e * torch.sin(E)"),
+    ),
+    changed(
+        "kepler", "no e", "The factor e is missing:", ("1 - e * torch.cos(E)", "1 - torch.cos(E)")
+    ),
+    changed(
+        "kepler",
+        "multiply",
+        "You multiply by 1 - e",
+        ("grad_output / (1 - e * torch.cos(E))", "grad_output * (1 - e * torch.cos(E))"),
+    ),
+    changed("kepler", "mean", "The gradient of e is the", (".sum()", ".mean()")),
+    changed(
+        "kepler",
+        "minus",
+        "The gradient of e has the",
+        ("(grad_M * torch.sin(E)).sum()", "-(grad_M * torch.sin(E)).sum()"),
+    ),
+    changed(
+        "kepler",
+        "cos",
+        "The gradient of e contains cos",
+        ("(grad_M * torch.sin(E)).sum()", "(grad_M * torch.cos(E)).sum()"),
+    ),
+    changed(
+        "kepler",
+        "grad_output for e",
+        "The gradient of e is not",
+        ("(grad_M * torch.sin(E)).sum()", "(grad_output * torch.sin(E)).sum()"),
+    ),
+    changed(
+        "kepler",
+        "e sinE",
+        "The gradient of e has a",
+        ("(grad_M * torch.sin(E)).sum()", "(grad_M * e * torch.sin(E)).sum()"),
+    ),
+    changed(
+        "kepler",
+        "E itself",
+        "The gradient of e contains E",
+        ("(grad_M * torch.sin(E)).sum()", "(grad_M * E).sum()"),
+    ),
+    changed(
+        "lambert-w", "1/(1+w)", "The factor 1 / eʷ is", ("torch.exp(-w) / (1 + w)", "1 / (1 + w)")
+    ),
+    changed(
+        "lambert-w",
+        "exp(w)*(1+w)",
+        "This is the derivative",
+        ("torch.exp(-w) / (1 + w)", "torch.exp(w) * (1 + w)"),
+    ),
+    changed(
+        "lambert-w",
+        "forgot 1+w",
+        "The factor 1 / (1 + w)",
+        ("torch.exp(-w) / (1 + w)", "torch.exp(-w)"),
+    ),
+    changed(
+        "lambert-w",
+        "exp(w)",
+        "The exponential has the",
+        ("torch.exp(-w) / (1 + w)", "torch.exp(w) / (1 + w)"),
+    ),
+    changed(
+        "lambert-w",
+        "exp(-x)",
+        "Your formula contains",
+        ("ctx.save_for_backward(output)", "ctx.save_for_backward(inputs[0], output)"),
+        ("(w,) = ", "x, w = "),
+        ("torch.exp(-w) / (1 + w)", "torch.exp(-x) / (1 + x)"),
+    ),
+    changed(
+        "lambert-w",
+        "w*exp(w)",
+        "The derivative of w · eʷ has",
+        ("torch.exp(-w) / (1 + w)", "1 / (w * torch.exp(w))"),
+    ),
+    changed(
+        "lambert-w",
+        "1/w+exp(w)",
+        "The derivative of w · eʷ is (1 + w) eʷ,",
+        ("torch.exp(-w) / (1 + w)", "1 / (1 + torch.exp(w))"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "slope of y",
+        "The derivative of the tanh is 1 - z².",
+        ("1 - z**2", "1 - torch.tanh(z)**2"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "slope z(1-z)",
+        "z · (1 - z) is the derivative",
+        ("1 - z**2", "z * (1 - z)"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "v.t order",
+        "The gradient of W is transposed",
+        ("v.t() @ z", "z.t() @ v"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "gW from x",
+        "The gradient of W contains",
+        (
+            "_, W = inputs\n        ctx.save_for_backward(W, output)",
+            "x, W = inputs\n        ctx.save_for_backward(W, output, x)",
+        ),
+        ("W, z = ", "W, z, x = "),
+        ("v.t() @ z", "v.t() @ x"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "slope outside W",
+        "The slope of the tanh multiplies",
+        ("(u * slope) @ W", "(u @ W) * slope"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "two rounds",
+        "backward goes back through",
+        (
+            "settled(lambda u: grad_output + (u * slope) @ W, grad_output)",
+            "grad_output + (grad_output * slope) @ W",
+        ),
+    ),
+    changed(
+        "equilibrium-layer",
+        "minus",
+        "The product with W is",
+        ("grad_output + (u * slope) @ W", "grad_output - (u * slope) @ W"),
+    ),
+    changed("equilibrium-layer", "fwd W not t", "forward multiplies by", ("z @ W.t()", "z @ W")),
+    changed(
+        "equilibrium-layer",
+        "fwd one round",
+        "This is the result of",
+        ("settled(lambda z: torch.tanh(z @ W.t() + x), torch.zeros_like(x))", "torch.tanh(x)"),
+    ),
+    changed(
+        "equilibrium-layer",
+        "gW mean",
+        "The gradient of W is the",
+        ("v.t() @ z", "v.t() @ z / len(z)"),
+    ),
 ]
 
 KNOWN = [

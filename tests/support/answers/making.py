@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
-from itertools import takewhile
+from itertools import count, takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from repository import ROOT
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.index import INDEX
 from tools.percent import read
 
 SOLUTIONS = ROOT / "solutions"
@@ -136,6 +137,35 @@ def made(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Func
 
 def _with_saved(method: Callable[..., Any]) -> Callable[..., Any]:
     return lambda ctx, *grads: method(ctx, *ctx.saved_tensors, *grads)
+
+
+class Rewriting:
+    """Makes wrong answers from the source of the right answers of a lesson."""
+
+    def __init__(self, lesson: str) -> None:
+        cells = read(SOLUTIONS / f"{lesson}.py").cells
+        self.solved = solved(lesson)
+        self.sources = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in cells}
+        self.numbers = count()
+
+    def answer(self, exercise: str, *changes: tuple[str, str]) -> Any:
+        """Return the right answer after replacing pieces of its source."""
+        source = self.sources[exercise]
+        for old, new in changes:
+            assert old in source, f"{exercise} no longer says {old!r}"
+            source = source.replace(old, new)
+        filename = f"<{exercise} {next(self.numbers)}>"
+        lines = source.splitlines(keepends=True)
+        linecache.cache[filename] = (len(source), None, lines, filename)
+        namespace = dict(self.solved)
+        exec(compile(source, filename, "exec"), namespace)
+        return namespace[INDEX[exercise].answer]
+
+    def __call__(
+        self, exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
+    ) -> Wrong:
+        """Return a wrong answer: the right one after replacing pieces of its source."""
+        return Wrong(exercise, mistake, rule, self.answer(exercise, *changes), hint)
 
 
 class Spoiling:
