@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, Literal
@@ -96,8 +96,12 @@ def recognized(
     inputs: tuple[Any, ...],
     rtol: float = RTOL,
     atol: float = ATOL,
+    earlier: Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]] = (),
 ) -> str:
     """Return the sentence about the first suspect with the same results, or ``""`` if none matches.
+
+    ``earlier`` holds inputs for which the answer is correct, and the correct results. A suspect
+    must agree there too. Otherwise, it is a different mistake that has the same effect here.
 
     Pass the tolerances that showed that the results are wrong. With larger tolerances, a suspect
     that is correct on these inputs would match.
@@ -105,7 +109,10 @@ def recognized(
     If the results of a suspect contain nan or infinity, they match nan and infinity.
     """
     for sentence, suspect in suspects.items():
-        if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:
+        if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None and all(
+            difference(as_tuple(suspect(*other)), right, rtol=rtol, atol=atol) is None
+            for other, right in earlier
+        ):
             return sentence
     return ""
 

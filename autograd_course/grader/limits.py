@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from autograd_doctor.extension import time_limit
@@ -35,6 +36,11 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
         if verdict:
             return replace(verdict, sample=name)
     return None
+
+
+def before(samples: Samples, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the samples that come before one of them, which is given by its inputs."""
+    yield from takewhile(lambda other: other is not inputs, samples.values())
 
 
 def seconds_for(exercise: Exercise) -> float:

@@ -118,6 +118,7 @@ EXERCISE = FunctionExercise(
         "two of the same shape": lambda rng: (normal(rng, 2, 3), normal(rng, 2, 3)),
         "a 3×5 matrix and a vector": lambda rng: (normal(rng, 3, 5), normal(rng, 5)),
         "a column and a row": lambda rng: (normal(rng, 3, 1), normal(rng, 1, 4)),
+        "a vector and a single row": lambda rng: (normal(rng, 3), normal(rng, 1, 3)),
         "a vector and three dims": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
     },

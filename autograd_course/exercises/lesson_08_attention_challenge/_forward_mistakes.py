@@ -113,6 +113,16 @@ def _without_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -
     return attend(q, k, v)
 
 
+def _only_boolean_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return attend(q, k, v, mask if mask is not None and mask.dtype == torch.bool else None)
+
+
+def _nan_for_numbers(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    if mask is None or mask.dtype == torch.bool:
+        return attend(q, k, v, mask)
+    return torch.softmax(scores(q, k) + mask, -1) @ v
+
+
 def _multiplied(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     s = scores(q, k)
     return torch.softmax(s if mask is None else s * mask, -1) @ v
@@ -138,6 +148,9 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "You subtract the largest score of each column. Then the numbers in a row are shifted by "
     "different amounts. Subtract one number from each row.": _column_maximum,
     "The mask has no effect. The result is the same as without a mask.": _without_mask,
+    "A floating-point mask has no effect. Add it to the scores.": _only_boolean_mask,
+    "A floating-point mask can hide all keys of a query too. The softmax of a row of -∞ is nan. The "
+    "output of such a query must be 0, whatever the dtype of the mask.": _nan_for_numbers,
     "The scores are multiplied by the mask. A hidden key gets the score 0, and exp(0) is 1, so it "
     "still has a weight. Its score must be -∞.": _multiplied,
     "The floating-point mask is also divided by √E. Divide the scores first, and add the mask "

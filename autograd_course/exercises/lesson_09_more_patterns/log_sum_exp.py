@@ -130,7 +130,9 @@ LSE_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
         lambda x, dim, keepdim=False: log_sum_exp(x, dim, True)
     ),
     "squeeze() without an argument also drops other dims of size 1. Drop only dim.": (
-        lambda x, dim, keepdim=False: log_sum_exp(x, dim, keepdim).squeeze()
+        lambda x, dim, keepdim=False: (
+            log_sum_exp(x, dim, True) if keepdim else log_sum_exp(x, dim, False).squeeze()
+        )
     ),
     "The sum runs over the last dim. It must run over the dim that the caller passes.": (
         lambda x, dim, keepdim=False: log_sum_exp(x, -1, keepdim)

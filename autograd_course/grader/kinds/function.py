@@ -39,7 +39,7 @@ from autograd_course.execution import (
 )
 from autograd_course.grader.comparison import Difference, Source, difference, recognized
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.limits import Samples, Step, first_fault, seconds_for
+from autograd_course.grader.limits import Samples, Step, before, first_fault, seconds_for
 from autograd_course.grader.verdict import (
     BaseClassHandedIn,
     CodeRaised,
@@ -194,7 +194,8 @@ class FunctionOrder:
         return self._first(self.witness.method, plainest=True) if self.exercise.methods else None
 
     def _forward(self, inputs: Inputs) -> Verdict | None:
-        return forward_verdict(self.exercise, self.witness.forward(inputs), inputs)
+        earlier = [*before(self.samples, inputs)]
+        return forward_verdict(self.exercise, self.witness.forward(inputs), inputs, earlier)
 
     def _backward(self, inputs: Inputs) -> Verdict | None:
         came = self.witness.backward(inputs)
@@ -237,7 +238,8 @@ class FunctionOrder:
             return found
         if RULES[found.rule].family == "contract" and not is_summed:
             return found
-        return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
+        came, earlier = self.witness.gradients(inputs), [*before(self.samples, inputs)]
+        return recognized_gradients(self.exercise, came, inputs, found, earlier)
 
 
 def passed(exercise: FunctionExercise) -> Verdict:
@@ -341,9 +343,15 @@ def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool
 
 
 def forward_verdict(
-    exercise: FunctionExercise, came: Inputs | Raised, inputs: Inputs
+    exercise: FunctionExercise,
+    came: Inputs | Raised,
+    inputs: Inputs,
+    earlier: Sequence[Inputs] = (),
 ) -> Verdict | None:
-    """Return a verdict if the result of forward is wrong or forward is unfinished."""
+    """Return a verdict if the result of forward is wrong or forward is unfinished.
+
+    ``earlier`` holds other inputs, for which the result was right.
+    """
     if isinstance(came, Raised):
         if came.unwritten in ("setup_context", *exercise.methods):
             return Verdict(Unwritten(came.unwritten))
@@ -353,7 +361,8 @@ def forward_verdict(
     found = difference(came, as_tuple(exercise.reference(*inputs)))
     if found is None:
         return None
-    known = recognized(came, exercise.suspects, inputs)
+    right = [(other, as_tuple(exercise.reference(*other))) for other in earlier]
+    known = recognized(came, exercise.suspects, inputs, earlier=right)
     return fault(_mismatch(found, exercise, inputs, known or found.hint))
 
 
@@ -371,14 +380,24 @@ def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hin
 
 
 def recognized_gradients(
-    exercise: FunctionExercise, came: tuple[Tensor, ...], inputs: Inputs, found: Finding
+    exercise: FunctionExercise,
+    came: tuple[Tensor, ...],
+    inputs: Inputs,
+    found: Finding,
+    earlier: Sequence[Inputs] = (),
 ) -> Finding:
-    """Return the finding, with a new hint if a known mistake gives the same gradients."""
+    """Return the finding, with a new hint if a known mistake gives the same gradients.
+
+    The mistake must not show for the ``earlier`` inputs, because the answer was right there.
+    """
     truth = exercise.surrogate or exercise.reference
     if not came or difference(came, gradients(truth, inputs)) is None:
         return found  # something else is wrong; correct gradients do not point to a mistake
     for sentence, suspect in exercise.gradient_suspects.items():
-        if difference(came, gradients(suspect, inputs)) is None:
+        if difference(came, gradients(suspect, inputs)) is None and not any(
+            (seen := gradients(suspect, other)) and difference(seen, gradients(truth, other))
+            for other in earlier
+        ):
             return replace(found, hint=sentence)
     return found
 

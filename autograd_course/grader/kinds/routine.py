@@ -24,7 +24,7 @@ from autograd_course.execution import (
 )
 from autograd_course.grader.comparison import Source, difference, recognized
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.limits import Samples, first_fault, seconds_for
+from autograd_course.grader.limits import Samples, before, first_fault, seconds_for
 from autograd_course.grader.verdict import (
     CodeRaised,
     NothingHandedIn,
@@ -115,7 +115,11 @@ class RoutineOrder:
         found = difference(results, expected, _RESULT, *close)
         if found is None:
             return None
-        known = recognized(results, exercise.suspects, copied(inputs), *close)
+        earlier = (
+            (copied(other), as_tuple(exercise.reference(*copied(other))))
+            for other in before(self.samples, inputs)
+        )
+        known = recognized(results, exercise.suspects, copied(inputs), *close, [*earlier])
         return Verdict(ResultDiffers(found, known))
 
     def _tried(self) -> Verdict | None:

@@ -377,6 +377,19 @@ CAUSES = [
     ),
     Wrong(
         "broadcast-multiply",
+        "leaves a gradient alone that has as many elements",
+        "unreduced-broadcast",
+        changed(
+            "BroadcastMultiply",
+            (
+                "while grad.dim() > len(shape):",
+                "if grad.numel() == shape.numel():\n    return grad\n"
+                "while grad.dim() > len(shape):",
+            ),
+        ),
+    ),
+    Wrong(
+        "broadcast-multiply",
         "sums over the last dims",
         "gradient-shape",
         changed("BroadcastMultiply", ("grad.sum(0)", "grad.sum(-1)")),

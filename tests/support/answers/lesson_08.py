@@ -960,8 +960,18 @@ WRONG = [
     ),
     changed(
         "attention-forward",
+        "rows that see nothing, only with a bool mask",
+        "can hide all keys",
+        (
+            "s = s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
+            "if mask.dtype != torch.bool:\n            return torch.softmax(s + mask, -1) @ v\n"
+            "        s = s.masked_fill(~mask, -math.inf)",
+        ),
+    ),
+    changed(
+        "attention-forward",
         "only bool mask",
-        "The mask has no effect",
+        "A floating-point mask has no effect",
         (
             "s = s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
             "s = s.masked_fill(mask == 0, -math.inf)",
