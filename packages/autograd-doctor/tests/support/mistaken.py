@@ -46,6 +46,14 @@ def slope_of_softplus_tanh(x: Tensor, slope: Tensor) -> Tensor:
     return t + x * (1 - t * t) * slope
 
 
+def running(x: Tensor, y: Tensor) -> list[Tensor]:
+    states = [x[0]]
+    for t in range(1, len(x)):
+        state = states[-1]
+        states.append(state * y + 0.5 * x[t])
+    return states
+
+
 def softmax(x: Tensor) -> Tensor:
     return torch.softmax(x, -1)
 
@@ -166,6 +174,25 @@ MISTAKEN = (
             lambda x, y, g: (g * torch.exp(x @ y) @ y, x.mT @ (g * torch.exp(x @ y))),
         ),
         (SQUARE, SQUARE.cos()),
+    ),
+    Mistaken(
+        "treats `0.5 * x[t]` in `state * y + 0.5 * x[t]` as a constant",
+        made(
+            lambda x, y: running(x, y)[-1],
+            lambda x, y, g: (
+                (torch.zeros_like(x).index_fill(0, torch.tensor(0), 1.0) * g * y**2,) * 1
+                + (g * (2 * y * x[0] + 0.5 * x[1]),)
+            ),
+        ),
+        (A, B[0]),
+    ),
+    Mistaken(
+        "forgets that irfft counts the inner bins twice, in the adjoint of `torch.fft.rfft(x)`",
+        made(
+            lambda x: torch.fft.rfft(x).abs().square(),
+            lambda x, g: 2 * torch.fft.irfft(g * torch.fft.rfft(x), n=x.shape[-1]) * x.shape[-1],
+        ),
+        (A,),
     ),
     Mistaken(
         "has the wrong sign for the derivative of `torch.cos(x)`",

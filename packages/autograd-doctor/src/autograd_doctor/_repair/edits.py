@@ -1079,7 +1079,11 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``x[i] += y`` with ``x.index_put_((i,), y, accumulate=True)`` if indices repeat."""
     for place, node in scope.places:
         match node:
-            case ast.AugAssign(ast.Subscript(ast.Name(name), index), ast.Add(), value):
+            case ast.AugAssign(
+                ast.Subscript(ast.Name(name), index), (ast.Add() | ast.Sub()) as operator, value
+            ):
+                if isinstance(operator, ast.Sub):
+                    value = ast.UnaryOp(ast.USub(), value)
                 parts = index.elts if isinstance(index, ast.Tuple) else [index]
                 if all(isinstance(part, ast.Name | ast.Call | ast.BinOp) for part in parts):
                     where = ast.unparse(ast.Tuple([*parts], ast.Load()))

@@ -15,9 +15,9 @@ import ast
 import linecache
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -36,12 +36,16 @@ from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import listed
 
 SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
-MOST_STEPS = 60
+MOST_NODES = 1000
+MOST_MISTAKES = 400
 MOST_LINES = 2  # if more lines explain the gradient, the mistake could be in any of them
 LONGEST = 60  # characters of an expression in a sentence
 CLOSE = 1e-7  # relative difference of two equal gradients
 
 Grads = tuple[Tensor | None, ...]
+
+Key = tuple[str, int, str]
+"""The file, the line and the description of a mistake."""
 
 
 @dataclass(frozen=True)
@@ -223,28 +227,50 @@ class _Recorded:
             self._totals, self.leaves, retain_graph=True, materialize_grads=True
         )
 
-    def gradients_with(self, mistake: Mistake) -> Grads | None:
-        handle = mistake.node.register_hook(mistake.hook)
+    def gradients_with(self, mistakes: Sequence[Mistake]) -> Grads | None:
+        """Return the gradients with the same mistake in all repetitions of a step."""
+        handles = [mistake.node.register_hook(mistake.hook) for mistake in mistakes]
         try:
             return self.gradients()
         except USERS:  # the mistake does not fit the shapes of this step
             return None
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
 
-    def steps(self) -> Sequence[Any]:
-        """Return the nodes with known code, from the outputs to the inputs."""
-        found: dict[Any, None] = {}
+    def mistakes(self) -> Mapping[Key, Sequence[Mistake]]:
+        """Return typical mistakes in all steps, from the outputs to the inputs.
+
+        A step in a loop runs several times, and each repetition has the same mistake.
+        """
+        found: dict[Key, list[Mistake]] = {}
+        seen: set[Any] = set()
         level = [out.grad_fn for out in self.outputs]
-        while level:
-            known = dict.fromkeys(node for node in level if node in self.code)
-            found |= {node: None for node in known if node not in found}
-            level = [
-                parent for node in dict.fromkeys(level) if node for parent, _ in node.next_functions
-            ]
-            if len(found) > MOST_STEPS:
-                return []
-        return [*found]
+        while level and len(seen) < MOST_NODES:
+            new = [node for node in dict.fromkeys(level) if node and node not in seen]
+            seen.update(new)
+            for node in new:
+                if (code := self.code.get(node)) is None:
+                    continue
+                for mistake in mistakes_in(node, code):
+                    found.setdefault((code.file, code.line, mistake.what), []).append(mistake)
+            level = [parent for node in new for parent, _ in node.next_functions]
+        if len(seen) >= MOST_NODES or len(found) > MOST_MISTAKES:
+            return {}
+        return {**found, **_in_two_gates(found)}
+
+
+def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
+    """Return the mistake of an author who forgets two clamps, for example that of x and that of y."""
+    gates = [key for key in found if key[2].startswith(AS_IF_NOTHING)]
+    pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
+    return {
+        (one[0], one[1], f"{one[2]} and {other[2].removeprefix(AS_IF_NOTHING)}"): [
+            *found[one],
+            *found[other],
+        ]
+        for one, other in pairs
+    }
 
 
 def _real(value: Tensor) -> Tensor:
@@ -275,6 +301,8 @@ class _Ctx(SimpleNamespace):
 # Typical mistakes in the derivative of one step.
 # --------------------------------------------------------------------------------------------------
 
+AS_IF_NOTHING = "passes on the whole gradient, as if nothing happened in "
+MOST_GATES = 4
 # Operations that pass a gradient on or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
 FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # their derivatives have a minus
@@ -317,7 +345,7 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
                 lambda g, sent: _fitted(-sent * node._saved_self / node._saved_other, g),
             )
     elif name.startswith(GATES):
-        yield "passes on the whole gradient, as if nothing happened in", _plain
+        yield AS_IF_NOTHING.rstrip(), _plain
     elif name in ("mean", "var", "std"):
         yield (
             "leaves out the division by the number of elements in",
@@ -336,6 +364,12 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
     elif name == "cumsum":
         dim = (node._saved_dim + 2**63) % 2**64 - 2**63  # PyTorch shows -1 as an unsigned number
         yield "adds up from the wrong end in the derivative of", lambda _, sent: sent.cumsum(dim)
+    elif name == "fftr2c" and node._saved_onesided and node._saved_normalization == 0:
+        dim = (node._saved_dim[-1] + 2**63) % 2**64 - 2**63
+        yield (
+            "forgets that irfft counts the inner bins twice, in the adjoint of",
+            (lambda g, sent: torch.fft.irfft(sent, n=g.shape[dim], dim=dim) * g.shape[dim]),
+        )
     elif name == "linalgvectornorm":
         yield (
             "leaves out the division by the norm in the derivative of",
@@ -406,9 +440,6 @@ def _short(text: str) -> str:
 # The step whose mistake explains the author's gradient.
 # --------------------------------------------------------------------------------------------------
 
-
-Key = tuple[str, int, str]
-"""The file, the line and the description of a mistake."""
 
 Explanations = dict[Key, tuple[int, ...]]
 """For each mistake, the gradients that it explains."""
@@ -510,16 +541,13 @@ def _explanations(
     if not all(map(_agrees, recorded.gradients(), expected)):
         return {}  # autograd does not see all that forward computes
     found: Explanations = {}
-    for node in recorded.steps():
-        code = recorded.code[node]
-        for mistake in mistakes_in(node, code):
-            key = code.file, code.line, mistake.what
-            if only is not None and key not in only:
-                continue
-            made = recorded.gradients_with(mistake)
-            slots = tuple(k for k in wrong if made and _equal(made[k], grads[k], expected[k]))
-            if slots:
-                found.setdefault(key, slots)
+    for key, mistakes in recorded.mistakes().items():
+        if only is not None and key not in only:
+            continue
+        made = recorded.gradients_with(mistakes)
+        slots = tuple(k for k in wrong if made and _equal(made[k], grads[k], expected[k]))
+        if slots:
+            found[key] = slots
     return found
 
 
