@@ -111,6 +111,7 @@ class DirectBackward:
     changed_saved: tuple[int, ...] = ()
     changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
     nan_line: str = ""  # the user's line that produced the first nan, if a gradient contains nan
+    nan_cause: str = ""  # what this line computes there, such as "0 / 0"
     # After ``backward`` changed its own saved tensors, the next call "returns the same" or
     # "raises".
     again: str = ""

@@ -1177,6 +1177,77 @@ MISTAKES += [
 ]
 
 
+class SortedWeights(Function):
+    """The sum of the sorted values, each times its place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        values, order = x.sort(dim=0)
+        ctx.save_for_backward(order)
+        return (values * torch.arange(len(x), dtype=x.dtype)[:, None]).sum(0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (order,) = ctx.saved_tensors
+        return order.to(grad_output.dtype) * grad_output
+
+
+class Slope(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x.sign().to(torch.uint8))
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (sign,) = ctx.saved_tensors
+        return grad_output * sign
+
+
+class Springs(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, start: Tensor, end: Tensor) -> Tensor:
+        ctx.save_for_backward(x, start, end)
+        return (x[start] - x[end]).square() / 2
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        x, start, end = ctx.saved_tensors
+        pull = grad_output * (x[start] - x[end])
+        grad_x = torch.zeros_like(x)
+        grad_x[start] += pull
+        grad_x[end] -= pull
+        return grad_x, None, None
+
+
+MISTAKES += [
+    Mistake(
+        "an order in the place of ranks",
+        SortedWeights,
+        lambda: (draw(5, 3),),
+        ["return order.to(grad_output.dtype) * grad_output"],
+        ["return order.argsort(0).to(grad_output.dtype) * grad_output"],
+    ),
+    Mistake(
+        "a sign in an unsigned integer",
+        Slope,
+        lambda: (draw(4, 3) - 1.5,),
+        ["ctx.save_for_backward(x.sign().to(torch.uint8))"],
+        ["ctx.save_for_backward(x.sign().to(torch.int8))"],
+    ),
+    Mistake(
+        "two sums at repeated indices",
+        Springs,
+        lambda: (draw(4, 2), torch.tensor([0, 0, 1, 0]), torch.tensor([1, 2, 2, 3])),
+        ["grad_x[start] += pull", "grad_x[end] -= pull"],
+        [
+            "grad_x.index_put_((start,), pull, accumulate=True)",
+            "grad_x.index_put_((end,), -pull, accumulate=True)",
+        ],
+    ),
+]
+
+
 class GroupedHeads(Function):
     """Repeat each head for neighboring queries. ``sum(1)`` fits only if both counts are equal."""
 

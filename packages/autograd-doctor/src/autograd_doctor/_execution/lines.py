@@ -6,6 +6,7 @@ This module therefore re-runs the pass and records each operation with the line 
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,12 @@ MOST_NUMBERS = 2**16  # elements in an operation's result; larger results are no
 
 @dataclass(frozen=True)
 class _Step:
-    """An operation: its name, the line of user code, and copies of its results."""
+    """An operation: its name, the line of user code, and copies of its results and operands."""
 
     operation: str
     line: str
     results: tuple[Tensor, ...]
+    operands: tuple[Any, ...] = ()
 
 
 class _Steps(DispatchMode):
@@ -45,12 +47,13 @@ class _Steps(DispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run an operation and record it."""
+        operands = tuple(map(_kept, args)) if self._keep_results else ()
         result = func(*args, **(kwargs or {}))
         if self._keep_results:
             kept = tuple(
                 t.detach().clone() for t in iter_tensors([result]) if t.numel() <= MOST_NUMBERS
             )
-            self.steps.append(_Step(operation_name(func), _line(), kept))
+            self.steps.append(_Step(operation_name(func), _line(), kept, operands))
         elif not self.changing_line and changed(self._before, self._watched):
             self.changing_line = _line()
         return result
@@ -63,12 +66,58 @@ def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> 
     return seen.changing_line
 
 
-def line_with_nan(call: Callable[[], object]) -> str:
-    """Return the line at which a call produces the first nan, or ``""`` if unknown."""
+def line_with_nan(call: Callable[[], object]) -> tuple[str, str]:
+    """Return the line at which a call produces the first nan, and what this line computes there.
+
+    Both are ``""`` if unknown. ``"0 / 0"`` is an example of what it computes. If the nan comes from
+    a tensor that existed before the call, it is ``"nan"``.
+    """
     with _Steps(keep_results=True) as seen:
         attempt(call)
     steps = (it for it in seen.steps if it.line and any(map(_has_nan, it.results)))
-    return next((step.line for step in steps), "")
+    return next(((step.line, _cause_of_nan(step)) for step in steps), ("", ""))
+
+
+_SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+"}
+_OF_ONE = (
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "rsqrt",
+    "acos",
+    "asin",
+    "acosh",
+    "atanh",
+    "pow",
+)
+
+
+def _cause_of_nan(step: _Step) -> str:
+    """Return the operation with the values of its operands, such as ``"0 / 0"``."""
+    name, (result, *_) = step.operation.rstrip("_"), step.results
+    operands = [
+        torch.as_tensor(it, dtype=result.dtype, device=result.device)
+        for it in step.operands[: 2 if name in _SIGNS else 1]
+        if isinstance(it, Tensor | int | float)
+    ]
+    if result.is_complex() or name not in (*_SIGNS, *_OF_ONE) or not operands:
+        return ""
+    at = result.isnan().reshape(-1).nonzero()[0, 0]
+    values = [float(it.expand(result.shape).reshape(-1)[at]) for it in operands]
+    if any(map(math.isnan, values)):
+        return "nan"  # from a saved tensor
+    texts = [f"{value:.4g}".replace("inf", "∞").replace("-0", "0") for value in values]
+    if name in _SIGNS:
+        first, second = texts
+        return f"{first} {_SIGNS[name]} {f'({second})' if second[0] == '-' else second}"
+    return f"{name}({texts[0]})"
+
+
+def _kept(value: Any) -> Any:
+    small = isinstance(value, Tensor) and value.numel() <= MOST_NUMBERS
+    return value.detach().clone() if small else value if isinstance(value, int | float) else None
 
 
 def _has_nan(tensor: Tensor) -> bool:

@@ -237,6 +237,8 @@ def direct_call(
     if (changed_outputs or changed_saved) and move is stay:
         line = _changing_line(session, grad_outputs)
     kept = [g.detach().clone() if isinstance(g, Tensor) else g for g in grads]
+    found_nan = move is stay and _have_nan(grads)
+    nan_line, nan_cause = _nan_line(session, grad_outputs) if found_nan else ("", "")
     returned = memory([held[i] for i in changed_saved]) & memory(grads)
     seen_by_caller = bool(returned or changed(callers_before, callers))
     return DirectBackward(
@@ -245,7 +247,8 @@ def direct_call(
         kinds=tuple(type(g).__name__ for g in grads),
         changed_grad_outputs=changed_outputs,
         changing_line=line,
-        nan_line=_nan_line(session, grad_outputs) if move is stay and _have_nan(grads) else "",
+        nan_line=nan_line,
+        nan_cause=nan_cause,
         changed_saved=changed_saved,
         again=_again(node, gs_before, kept) if changed_saved and not seen_by_caller else "",
         sparse=any(isinstance(g, Tensor) and g.layout is not torch.strided for g in grads),
@@ -259,8 +262,8 @@ def _have_nan(grads: Sequence[Any]) -> bool:
     )
 
 
-def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
-    """Re-run ``backward``, and return the line that produces the first nan."""
+def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> tuple[str, str]:
+    """Re-run ``backward``, and return the line that produces the first nan, and why it does."""
     backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 

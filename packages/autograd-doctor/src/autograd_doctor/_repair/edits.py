@@ -592,10 +592,17 @@ def _index_parts(node: ast.Subscript) -> Sequence[tuple[Place, ast.expr]]:
 
 
 def inverse_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x[order]`` with ``x[order.argsort()]``, which undoes a permutation."""
+    """Replace ``order`` with ``order.argsort()``, which undoes a permutation."""
     for _, node in scope.places if scope.mentions("sort|perm|order") else ():
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
             yield (node, "slice", None), _method(node.slice, "argsort()")
+    for place, node in scope.places if scope.mentions("sort") else ():
+        if isinstance(node, ast.Name) and re.search("order|perm|ind|idx|rank", node.id):
+            for dim in scope.dims if isinstance(node.ctx, ast.Load) else ():
+                yield place, _method(node, f"argsort({dim})")
+        if isinstance(node, ast.Call) and _called(node) == "argsort" and node.keywords:
+            rest = [it for it in node.keywords if it.arg != "descending"]
+            yield place, ast.Call(node.func, node.args, rest)
 
 
 def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1407,6 +1414,16 @@ def inputs_or_outputs_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     yield from (it for it in others_saved(scope) if ast.unparse(it[1]) in names)
 
 
+def signed_integers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``torch.uint8`` with ``torch.int8``, because an unsigned integer has no sign."""
+    for place, node in scope.places:
+        if not isinstance(node, ast.stmt):
+            continue
+        text = ast.unparse(node)
+        if "torch.uint8" in text and not isinstance(node, ast.FunctionDef | ast.If | ast.For):
+            yield place, ast.parse(text.replace("torch.uint8", "torch.int8")).body[0]
+
+
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Save a different tensor, or store a different value in an attribute of ``ctx``."""
     args = [arg.arg for arg in scope.method.args.args]
@@ -1425,6 +1442,7 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 SAVING = (
     Kind("another order", 1.0, other_orders),
+    Kind("another dtype", 1.0, signed_integers),
     Kind("an input or output saved", 1.0, inputs_or_outputs_saved),
     Kind("something else saved", 1.2, others_saved),
 )
@@ -1496,6 +1514,7 @@ SAID = {
     "another name": "another name is needed here",
     "other parts": "parts or dimensions are in the wrong order",
     "as in forward": "a call has other options than in `forward`",
+    "another dtype": "the dtype cannot hold these values",
     "an input or output saved": "another value has to be saved",
     "something else saved": "another value has to be saved",
     "another operator": "an operator is wrong",

@@ -261,7 +261,7 @@ class _Recorded:
 
 
 def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
-    """Return the mistake of an author who forgets two clamps, for example that of x and that of y."""
+    """Return the mistake of an author who forgets two clamps, such as those of x and of y."""
     gates = [key for key in found if key[2].startswith(AS_IF_NOTHING)]
     pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
     return {

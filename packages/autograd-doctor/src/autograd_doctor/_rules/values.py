@@ -320,6 +320,21 @@ def _nan_line(evidence: Evidence) -> str:
     return evidence.contract.direct.nan_line if evidence.contract.direct else ""
 
 
+def _hint_at_nan(evidence: Evidence) -> str:
+    direct = evidence.contract.direct
+    if direct is None or not direct.nan_cause:
+        return HINT_AT_NAN
+    if direct.nan_cause == "nan":
+        return (
+            "This line uses a nan that `forward` saved. The product of nan and 0 is nan, so a mask "
+            "does not remove it. Select another value with `torch.where` or `masked_fill`."
+        )
+    return (
+        f"This line gets the first nan, because it computes {direct.nan_cause}. Before the "
+        "operation, replace the operand there, for example with `torch.where` or `masked_fill`."
+    )
+
+
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
     """The gradient is nan at a kink of ``forward``. No convention for kinks allows nan."""
     vjp = evidence.values.vjps.get(RANDOM)
@@ -347,7 +362,7 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
                     "witness": f"{element(name, index)} = {number(plain(value))}: gradient nan",
                     "line": line or return_line(evidence.contract.backward_source),
                 },
-                hint=HINT_AT_NAN if line else "",
+                hint=_hint_at_nan(evidence) if line else "",
             )
     return None
 
@@ -887,7 +902,7 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     if rule == "duplicate-index" and not any(map(_repeating, wrong)):
         hint = ADD_SLICES
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
-        seen["line"], hint = line, HINT_AT_NAN
+        seen["line"], hint = line, _hint_at_nan(wrong[0].evidence)
     usual = next(it.hint for it in HYPOTHESES if it.rule == rule)
     if rule in FORGETS and (names := unused_names(wrong[0].evidence.contract.backward_source)):
         hint = f"`backward` never uses {listed(quoted(names))}. {hint or usual}"
