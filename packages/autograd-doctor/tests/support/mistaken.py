@@ -195,6 +195,15 @@ MISTAKEN = (
         (A,),
     ),
     Mistaken(
+        "follows only `x.clamp(1.2, 1.8) * y`, as if it were always the smaller one, in "
+        "`torch.min(x * y, x.clamp(1.2, 1.8) * y)`",
+        made(
+            lambda x, y: torch.min(x * y, x.clamp(1.2, 1.8) * y),
+            lambda x, y, g: (g * y * ((x > 1.2) & (x < 1.8)), g * torch.min(x, x.clamp(1.2, 1.8))),
+        ),
+        (A, torch.where(B.mean() < B, B, -B)),
+    ),
+    Mistaken(
         "has the wrong sign for the derivative of `torch.cos(x)`",
         made(lambda x: x * torch.cos(x), lambda x, g: g * (torch.cos(x) + x * torch.sin(x))),
         (A,),

@@ -302,7 +302,7 @@ class _Ctx(SimpleNamespace):
 # --------------------------------------------------------------------------------------------------
 
 AS_IF_NOTHING = "passes on the whole gradient, as if nothing happened in "
-MOST_GATES = 4
+MOST_GATES = 6
 # Operations that pass a gradient on or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
 FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # their derivatives have a minus
@@ -316,6 +316,12 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
     for k in operands:
         for what, grad in _typical(node, name, k, code):
             yield Mistake(node, f"{what} {step}", _with(k, grad))
+    if name in ("minimum", "maximum") and operands == [0, 1]:
+        which = "smaller" if name == "minimum" else "larger"
+        for k in operands:
+            if operand := code.operand(k):
+                what = f"follows only `{_short(operand)}`, as if it were always the {which} one, in"
+                yield Mistake(node, f"{what} {step}", _only(k))
     if operands == [0]:
         yield Mistake(node, f"takes 1 as the derivative of {step}", _with(0, _plain))
         yield Mistake(node, f"takes -1 as the derivative of {step}", _with(0, _minus))
@@ -406,6 +412,18 @@ def _with(k: int, grad: Grad) -> Callable[[Grads, Tensor], Grads]:
     def grads(right: Grads, sent: Tensor) -> Grads:
         own = right[k]
         return right if own is None else (*right[:k], grad(own, sent), *right[k + 1 :])
+
+    return grads
+
+
+def _only(k: int) -> Callable[[Grads, Tensor], Grads]:
+    """Return a function that sends the whole gradient to one of several operands."""
+
+    def grads(right: Grads, sent: Tensor) -> Grads:
+        return tuple(
+            None if it is None else _fitted(sent, it) if j == k else torch.zeros_like(it)
+            for j, it in enumerate(right)
+        )
 
     return grads
 
