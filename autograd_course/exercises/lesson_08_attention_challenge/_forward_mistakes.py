@@ -149,8 +149,8 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "different amounts. Subtract one number from each row.": _column_maximum,
     "The mask has no effect. The result is the same as without a mask.": _without_mask,
     "A floating-point mask has no effect. Add it to the scores.": _only_boolean_mask,
-    "A floating-point mask can hide all keys of a query too. The softmax of a row of -∞ is nan. The "
-    "output of such a query must be 0, whatever the dtype of the mask.": _nan_for_numbers,
+    "A floating-point mask can hide all keys of a query too. The softmax of a row of -∞ is nan. "
+    "The output of such a query must be 0, whatever the dtype of the mask.": _nan_for_numbers,
     "The scores are multiplied by the mask. A hidden key gets the score 0, and exp(0) is 1, so it "
     "still has a weight. Its score must be -∞.": _multiplied,
     "The floating-point mask is also divided by √E. Divide the scores first, and add the mask "

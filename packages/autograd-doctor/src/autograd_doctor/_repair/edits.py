@@ -662,9 +662,9 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
         for dim, part in enumerate(parts, -len(parts)):
             match part:
-                case ast.Slice(_, ast.UnaryOp(ast.USub(), ast.Name(name))):
+                case ast.Slice(_, ast.UnaryOp(ast.USub(), ast.Name() | ast.Attribute() as end)):
                     length = f"{ast.unparse(node.value)}.shape[{dim if len(parts) > 1 else 0}]"
-                    yield (part, "upper", None), parse(f"{length} - {name}")
+                    yield (part, "upper", None), parse(f"{length} - {ast.unparse(end)}")
 
 
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:

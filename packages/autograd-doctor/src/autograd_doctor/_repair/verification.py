@@ -107,9 +107,8 @@ def find_repair(
     """
     if case.subject.function is None:
         return None
-    others = dict(_other_inputs(case, seed)) if others is None else others
-    if larger := _larger_values(case, seed):
-        others = {**others, OTHER_VALUES: larger}
+    told = dict(_other_inputs(case, seed)) if others is None else others
+    others = {**told, **dict(_more_inputs(case, seed, lengths=others is not None))}
     if any(on_cpu(value) is not value for value in case.args):
         case = _on_cpu(case)
         seen = case.collect(seed, thorough=False)
@@ -124,7 +123,7 @@ def find_repair(
         return found and _renamed(found, listed([f"`{k}` = {v:g}" for k, v in numbers.items()]))
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
     held = _whole_numbers(case, seed)
-    verified = partial(_verified, case, findings, seed, finding, others, known, held)
+    verified = partial(_verified, case, findings, seed, finding, others, told, known, held)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
@@ -172,11 +171,15 @@ def _verified(
     seed: int,
     finding: Finding,
     others: Calls,
+    told: Collection[str],
     known: Collection[str],
     held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
-    """Return a repair that names the inputs on which a Function is correct, or ``None``."""
+    """Return a repair that names the inputs on which a Function is correct, or ``None``.
+
+    ``others`` are all inputs to try, and ``told`` holds the names of those that the repair names.
+    """
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
@@ -209,7 +212,7 @@ def _verified(
     is_error = finding.severity == "error"
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
-    checked_on = tuple(dict.fromkeys((EXAMPLE, OTHER_VALUES, *(it for it in left if it in others))))
+    checked_on = (EXAMPLE, OTHER_VALUES, *(it for it in left if it in told))
     removes = "" if is_error else finding.rule
     return Repair("", (), checked_on, removes, compute=compute, made=function)
 
@@ -498,16 +501,25 @@ def _with_twice_the_length(value: Any, length: int) -> Any:
     return value
 
 
-def _larger_values(case: Case, seed: int) -> tuple[Any, ...] | None:
-    """Return larger values of the opposite sign, or of the same sign if ``forward`` needs it.
+def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield inputs on which an edit fails if it is right by coincidence.
 
-    An edit can be right by coincidence if a value is always positive, or always close to 0.
+    A value may always be positive or close to 0, and two lengths may be equal. The reports mention
+    these inputs only as other values.
     """
-    for factor in (-3.0, 3.0):
-        other = tuple(_leaf(factor * it, it) if is_float(it) else it for it in case.args)
+    signs = [1.0, -1.0] * len(case.args)
+    for what, factors in (
+        ("larger values of other signs", [3 * it for it in signs]),
+        ("larger values of the opposite signs", [-3 * it for it in signs]),
+        ("larger values", [3.0 for _ in signs]),
+    ):
+        pairs = zip(case.args, factors, strict=False)
+        other = tuple(_leaf(k * it, it) if is_float(it) else it for it, k in pairs)
         if _accepts(case, other, seed):
-            return other
-    return None
+            yield what, other
+            break
+    for number, other in enumerate(_with_other_lengths(case, seed) if lengths else ()):
+        yield f"length {number}", other
 
 
 def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:

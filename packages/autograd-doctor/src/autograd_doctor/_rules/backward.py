@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import torch
 
@@ -270,6 +271,24 @@ def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
     return ""
 
 
+def _why_this_shape(got: Sequence[int], want: Sequence[int], source: str) -> str:
+    """Return a hint about a call that has a surprising result in a special case, or ``""``."""
+    computed_dims = re.search(
+        r"\.sum\((dim=)?(tuple|list|[a-z_]*(dims|axes))\b|\.sum\(\(\)", source
+    )
+    if not got and want and computed_dims:
+        return (
+            "An empty tuple of dims makes `sum` add up all elements, and not none of them. Call "
+            "`sum` only if there is a dim to sum over, or call `grad.sum_to_size(x.shape)`."
+        )
+    if 0 in got and 0 not in want and re.search(r": *-\s*[A-Za-z_]", source):
+        return (
+            "A slice that ends at `-n` is empty if `n` is 0. Compute its end from the front: "
+            "`x[n : n + length]`."
+        )
+    return ""
+
+
 @rule(
     "gradient-shape",
     "contract",
@@ -293,6 +312,7 @@ def gradient_shape(evidence: Evidence) -> Match | None:
                     "actual": list(got),
                     "line": return_line(evidence.contract.backward_source),
                 },
+                hint=_why_this_shape(got, want, evidence.contract.backward_source),
             )
     failure = backward_failure(evidence)
     found = failure and re.search(

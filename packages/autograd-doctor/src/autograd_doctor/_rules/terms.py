@@ -46,6 +46,9 @@ def constant_factor(m: Mismatch) -> str | None:
     return f"the gradient of `{m.name}` is {times}{origin}{'' if origin else without_argument(m)}"
 
 
+ROUNDING = 1e-13  # relative to the expected gradient
+
+
 def _ratio(m: Mismatch) -> float | None:
     if m.actual.is_complex():
         return None
@@ -59,7 +62,8 @@ def _ratio(m: Mismatch) -> float | None:
     factor = float((truth * actual).sum()) / norm
     loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
     fits = bool(within(m.actual, loose)[m.known].all())
-    return factor if factor and fits and (not m.coarse or m.fits(factor * m.truth)) else None
+    is_zero = abs(factor) < ROUNDING  # nothing is left of the gradient but rounding errors
+    return factor if not is_zero and fits and (not m.coarse or m.fits(factor * m.truth)) else None
 
 
 def digits(factor: float) -> str:

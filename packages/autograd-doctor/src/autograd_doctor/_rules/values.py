@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from autograd_doctor._numerics.closeness import identical, within
+from autograd_doctor._numerics.closeness import identical, size, within
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_doctor._numerics.tensors import is_float
@@ -32,6 +32,7 @@ from autograd_doctor._rules.rule import (
     rule,
 )
 from autograd_doctor._rules.terms import (
+    ROUNDING,
     constant_factor,
     digits,
     missing_dependency,
@@ -274,7 +275,8 @@ def missing_gradient(m: Mismatch) -> str | None:
         )
     if not m.returned:
         return f"no gradient reaches `{m.name}`, but {depends} `{m.name}`"
-    if not bool(m.actual.any()):
+    is_finite = bool(m.actual.isfinite().all())
+    if is_finite and size(m.actual) <= ROUNDING * size(m.truth[m.known]):
         return f"the gradient of `{m.name}` is zero everywhere, but {depends} `{m.name}`"
     return None
 
@@ -718,8 +720,8 @@ HYPOTHESES = (
         "a gradient is missing",
         missing_gradient,
         "Return the gradient of this argument. If `backward` computes one, look for a factor that "
-        "is always 0, or for a condition that is never true, such as the wrong entry of "
-        "`ctx.needs_input_grad`. Return None only for an input that needs no gradient.",
+        "is always 0, for terms that cancel, or for a condition that is never true, such as the "
+        "wrong entry of `ctx.needs_input_grad`. Return None only for an input that needs no gradient.",
         "01_template",
     ),
     Hypothesis(
