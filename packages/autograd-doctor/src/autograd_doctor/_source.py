@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from tokenize import TokenError
 from types import CodeType
-from typing import Any
+from typing import Any, TypeGuard
 
 # Python raises these errors for code without a file, and for code whose file has changed.
 NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
@@ -84,6 +84,31 @@ def line_with(
             if found.search(code):
                 return code
     return ""
+
+
+# Functions of ``torch`` that create a tensor in the default dtype, unless they are given a dtype.
+CREATORS = ("zeros", "ones", "empty", "full", "eye", "rand", "randn", "linspace")
+
+
+def line_without_dtype(function: type) -> str:
+    """Return the first line in a Function that creates a tensor without a dtype, or ``""``.
+
+    The search covers ``forward``, ``setup_context`` and the functions in the same module that they
+    call.
+    """
+    for text in _sources(function, ("forward", "setup_context")):
+        found = [node.lineno for node in ast.walk(_tree_of(text)) if _is_without_dtype(node)]
+        if found:
+            return text.splitlines()[min(found) - 1].split("#")[0].strip()
+    return ""
+
+
+def _is_without_dtype(node: ast.AST) -> TypeGuard[ast.Call]:
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("torch"), name), _, keywords) if name in CREATORS:
+            # keywords that come from a dictionary may contain a dtype
+            return not any(keyword.arg in ("dtype", "out", None) for keyword in keywords)
+    return False
 
 
 def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:

@@ -269,7 +269,8 @@ def _forward_fits(seen: Evidence) -> bool:
     f, inputs = seen.forward, range(len(seen.inputs))
     outputs = range(len(f.outputs))
     arguments = (*f.changed, *f.dirty, *f.written, *f.versions_moved, *(i for _, i in f.views))
-    results = (*f.marked_non_differentiable, *seen.contract.own_views, *(o for o, _ in f.views))
+    results = [*f.marked_non_differentiable, *seen.contract.own_views, *(o for o, _ in f.views)]
+    results += [f.default_dtype.output] if f.default_dtype else []
     return (
         len(f.requires_grad) == len(outputs) <= len(f.kinds)
         and all(place in inputs for place in arguments)

@@ -72,6 +72,18 @@ class OwnDtype:
 
 
 @dataclass(frozen=True)
+class DefaultDtype:
+    """An output whose dtype is PyTorch's default dtype instead of the dtype of the inputs.
+
+    With another default dtype, ``forward`` returns this output in that dtype. ``line`` is the first
+    line of user code that creates a tensor without a dtype, or ``""`` if there is none.
+    """
+
+    output: int
+    line: str = ""
+
+
+@dataclass(frozen=True)
 class Forward:
     """What was observed in one forward pass.
 
@@ -95,6 +107,8 @@ class Forward:
     # (output, input) pairs that share memory without being marked as dirty
     views: tuple[tuple[int, int], ...] = ()
     marked_non_differentiable: tuple[int, ...] = ()
+    # an output in PyTorch's default dtype, although the inputs are in double precision
+    default_dtype: DefaultDtype | None = None
     saved: tuple[Tensor, ...] = ()
     read_saved: str = ""
     failure: Failure | None = None

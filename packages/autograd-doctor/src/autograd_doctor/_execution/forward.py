@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._execution.calls import attempt, fresh
+from autograd_doctor._execution.calls import attempt, fresh, passes_within
+from autograd_doctor._execution.dtypes import PATIENCE
 from autograd_doctor._execution.lines import line_that_changes
 from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
 from autograd_doctor._execution.session import Run, Session
-from autograd_doctor._numerics.tensors import changed
+from autograd_doctor._numerics.tensors import changed, is_float
+from autograd_doctor._source import line_without_dtype
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import Failure, Forward
+from autograd_doctor.evidence import DefaultDtype, Failure, Forward
 
 
 def forward_pass(session: Session) -> Forward:
@@ -52,6 +54,7 @@ def forward_pass(session: Session) -> Forward:
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
         saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),
         read_saved=log.read_saved_in,
+        default_dtype=_default_dtype(session, tensors),
     )
 
 
@@ -69,6 +72,49 @@ def _written(session: Session) -> tuple[int, ...]:
         attempt(lambda: session.call(args))
     touched = frozenset[torch.UntypedStorage]().union(*(o.writes for o in recording.operations))
     return tuple(i for i, a in enumerate(args) if isinstance(a, Tensor) and memory([a]) & touched)
+
+
+def _default_dtype(session: Session, outputs: Sequence[Tensor]) -> DefaultDtype | None:
+    """Return the first output that has the default dtype only because this is the default dtype.
+
+    If ``forward`` runs again with another default dtype, this output changes its dtype. The result
+    of a cast such as ``x.float()`` does not. ``forward`` runs again only if the inputs are in
+    double precision and an output has the default dtype. An ordinary Function therefore runs again
+    only if the default dtype is float64.
+    """
+    default = torch.get_default_dtype()
+    dtypes = {value.dtype for value in session.inputs if is_float(value)}
+    suspects = [i for i, output in enumerate(outputs) if output.dtype == default]
+    if not suspects or not dtypes or dtypes - {torch.float64, torch.complex128}:
+        return None
+    other = torch.float32 if default == torch.float64 else torch.float64
+    again = _dtypes_with_default(session, other)
+    found = next((i for i in suspects if len(again) == len(outputs) and again[i] == other), None)
+    if found is None:
+        return None
+    function = session.subject.function
+    return DefaultDtype(found, line_without_dtype(function) if function else "")
+
+
+def _dtypes_with_default(session: Session, dtype: torch.dtype) -> list[torch.dtype]:
+    """Re-run ``forward`` with this default dtype, and return the dtypes of its outputs.
+
+    Return an empty list if ``forward`` raises an error, or does not end in time: a solver may not
+    reach its tolerance in another dtype.
+    """
+    _, args = fresh(session.inputs, session.wanted)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with passes_within(PATIENCE):
+            returned = attempt(lambda: session.call(args, watched=False))
+    except CannotDiagnoseError:
+        return []
+    finally:
+        torch.set_default_dtype(default)
+    if isinstance(returned, Failure):
+        return []
+    return [value.dtype for value in returned if isinstance(value, Tensor)]
 
 
 def _positions(marked: Sequence[Any], among: Sequence[Any]) -> tuple[int, ...]:

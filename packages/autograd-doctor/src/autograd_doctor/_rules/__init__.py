@@ -32,6 +32,7 @@ RULES: dict[str, Rule] = {
         forward.backward_never_called,
         forward.returns_view,
         forward.wrong_non_differentiable,
+        forward.default_dtype,
         backward.wrong_arity,
         backward.gradient_shape,
         backward.unreduced_broadcast,

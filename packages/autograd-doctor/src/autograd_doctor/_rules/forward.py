@@ -16,6 +16,7 @@ from autograd_doctor._rules.rule import (
     Match,
     call,
     disagreement,
+    dtype_name,
     raised,
     rule,
     what_was_raised,
@@ -322,6 +323,31 @@ def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
     seen = [columns.matrix[:, columns.smooth.to(columns.matrix.device)] for columns in measured]
     parts = [matrix.split([as_real(out).numel() for out in outputs]) for matrix in seen]
     yield from (any(bool(rows.any()) for rows in of_one) for of_one in zip(*parts, strict=True))
+
+
+@rule(
+    "default-dtype",
+    "contract",
+    "warning",
+    "forward returns the default dtype instead of the dtype of its inputs",
+    hint="Create tensors with the dtype and the device of an input: `torch.zeros_like(x)` or "
+    "`x.new_zeros(shape)`.",
+    lesson="02_ctx_rules",
+)
+def default_dtype(evidence: Evidence) -> Match | None:
+    found = evidence.forward.default_dtype
+    if found is None:
+        return None
+    floats = {dtype_name(value) for value in evidence.inputs if is_float(value)}
+    given, got = " and ".join(sorted(floats)), dtype_name(evidence.forward.outputs[found.output])
+    alone = len(evidence.forward.outputs) == 1
+    what = f"`forward` returns {got}" if alone else f"output {found.output} of `forward` is {got}"
+    # float64 can be the right dtype, but not for this reason
+    why = " only because this is" if got == "float64" else ", which is"
+    return Match(
+        f"for {given} inputs, {what}{why} PyTorch's default dtype.",
+        {"output": found.output, "dtype": got} | ({"line": found.line} if found.line else {}),
+    )
 
 
 # --------------------------------------------------------------------------------------------------

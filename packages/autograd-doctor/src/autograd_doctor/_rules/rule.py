@@ -153,7 +153,11 @@ def describe(value: Any, dtype: str = "") -> str:
     if not isinstance(value, torch.Tensor):
         return shown(value)
     known = dtype if value.is_floating_point() else ""
-    return f"{known or str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"{known or dtype_name(value)}{list(value.shape)}"
+
+
+def dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:

@@ -721,7 +721,8 @@ HYPOTHESES = (
         missing_gradient,
         "Return the gradient of this argument. If `backward` computes one, look for a factor that "
         "is always 0, for terms that cancel, or for a condition that is never true, such as the "
-        "wrong entry of `ctx.needs_input_grad`. Return None only for an input that needs no gradient.",
+        "wrong entry of `ctx.needs_input_grad`. Return None only for an input that needs no "
+        "gradient.",
         "01_template",
     ),
     Hypothesis(

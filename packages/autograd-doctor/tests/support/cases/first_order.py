@@ -55,6 +55,17 @@ def product_with(b: Call) -> type[Function]:
     return saving(lambda x, w: x @ w.T, b)
 
 
+def sums_of_rows(x: Tensor) -> Tensor:
+    y = torch.zeros(x.shape)
+    for i in range(len(x)):
+        y[i] = x[: i + 1].sum(0)
+    return y
+
+
+def sums_of_rows_backward(x: Tensor, g: Tensor) -> Tensor:
+    return g.to(x.dtype).flip(0).cumsum(0).flip(0)
+
+
 class InstanceForward(Function):
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         self.save_for_backward(x)
@@ -228,6 +239,9 @@ WITNESSES = [
          saving(lambda x: (x.relu(), (x > 0).to(x.dtype)), lambda x, g, _: g * (x > 0)), (X,)),
     Case("wrong-non-differentiable", "a smooth output is marked",
          raw(lambda ctx, x: mark_output(ctx, (2 * x, 3 * x), (1,)), lambda ctx, g, _: 2 * g), (X,)),
+    Case("default-dtype", "rows are written into zeros", saving(sums_of_rows, sums_of_rows_backward), (X,)),
+    Case("default-dtype", "a float mask made of ones and zeros",
+         saving(lambda x: torch.where(x > 0, 1.0, 0.0) * x.float(), lambda x, g: g.to(x.dtype) * (x > 0)), (X,)),
     # Contract: backward
     Case("wrong-arity", "no None for the exponent",
          saving(lambda x, n: x**n, lambda x, n, g: n * x ** (n - 1) * g), (POSITIVE, 3)),
@@ -428,6 +442,20 @@ LOOKALIKES = [
     Case("wrong-non-differentiable", "a marked float mask",
          raw(lambda ctx, x: mark_output(
              ctx, (2 * x, (x > 0).to(x.dtype)), (1,)), lambda ctx, g, _: 2 * g), (X,)),
+    Case("default-dtype", "a cast to float32",
+         saving(lambda x: (2 * x).float(), lambda x, g: 2 * g), (X.float(),)),
+    Case("default-dtype", "a cast of one output",
+         saving(lambda x: (2 * x, (x * x).float()), lambda x, g, h: 2 * g + 2 * x * h), (X.float(),)),
+    Case("default-dtype", "zeros of the dtype of the input",
+         saving(lambda x: torch.zeros(x.shape, dtype=x.dtype).copy_(2 * x), lambda x, g: 2 * g), (X,)),
+    Case("default-dtype", "a number of the default dtype, which does not count",
+         saving(lambda x: torch.tensor(2.0) * x, lambda x, g: 2 * g), (X,)),
+    Case("default-dtype", "an integer output",
+         raw(lambda ctx, x: mark_output(ctx, (2 * x, torch.zeros(x.shape).long()), (1,)),
+             lambda ctx, g, _: 2 * g), (X,)),
+    Case("default-dtype", "a bool output",
+         raw(lambda ctx, x: mark_output(ctx, (2 * x, torch.ones(x.shape) > 0), (1,)),
+             lambda ctx, g, _: 2 * g), (X,)),
     Case("wrong-arity", "trailing None is legal",
          saving(lambda x: 2 * x, lambda x, g: (2 * g, None, None)), (X,)),
     Case("gradient-shape", "a 0-dim input",

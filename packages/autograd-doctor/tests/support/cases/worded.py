@@ -195,6 +195,23 @@ class BothOfInstances(Function):
         return g
 
 
+class Buffered(Function):
+    """Returns the square in a buffer of the default dtype."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        kept = torch.ones(x.shape, dtype=x.dtype)
+        y = torch.empty(x.shape)  # the buffer
+        y[...] = kept * x.square()
+        return x.sin(), y
+
+    @staticmethod
+    def backward(ctx, g, h):
+        (x,) = ctx.saved_tensors
+        return x.cos() * g + 2 * x * h
+
+
 def saves_a_number(ctx, x):
     ctx.save_for_backward(x, 3)
     return 2 * x
@@ -369,6 +386,7 @@ SAID = [
     Case("backward-never-called", "detached", lambda x: (2 * x).detach(), (X,)),
     Case("wrong-non-differentiable", "all outputs", raw(marks_both, lambda ctx, g, h: g), (X,)),
     Case("returns-view", "the second output", raw(lambda ctx, x: (2 * x, x.view_as(x)), lambda ctx, g, h: 2 * g + h), (X,)),
+    Case("default-dtype", "one output of two", Buffered, (X,)),
     Case("gradient-dtype", "a dtype that backward does not take", saving(square, not_in_float32), (X,)),
     Case("gradient-dtype", "complex for a real", saving(square, lambda x, g: torch.complex(2 * x * g, g)), (X,)),
     Case("forward-mismatch", "another number of outputs than the reference's", saving(square, lambda x, g: 2 * x * g), (X,), {"reference": lambda x: (x * x, x)}),
