@@ -42,6 +42,12 @@ def _unmasked_rows_nan(s: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(s.masked_fill(~mask, -math.inf), -1)
 
 
+def _hidden_maximum(s: Tensor, mask: Tensor) -> Tensor:
+    weights = torch.exp(s - s.amax(-1, keepdim=True)).masked_fill(~mask, 0.0)
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
 def _uniform(s: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(s.masked_fill(~mask, -1e9), -1)
 
@@ -103,6 +109,8 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
             ),
         )
     },
+    "The largest score that you subtract may be a hidden one. If it is far above the visible "
+    "scores of its row, their exponentials are all 0. Mask the scores first.": _hidden_maximum,
     "You subtract the largest score of the whole matrix. If all scores of a row are far below it, "
     "their exponentials are all 0, and 0 / 0 is nan. Subtract the largest score of each row.": (
         lambda s, mask: _exponentials(s, mask, shift=True)

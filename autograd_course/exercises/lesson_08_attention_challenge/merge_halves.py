@@ -74,6 +74,15 @@ def _by_one_maximum(
     return (a * out_a + b * out_b) / total, top + torch.log(a + b)
 
 
+def _by_positive_maximum(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+) -> tuple[Tensor, Tensor]:
+    top = torch.maximum(lse_a, lse_b).clamp(min=0)
+    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)
+    total = a + b
+    return (a * out_a + b * out_b) / total.masked_fill(total == 0, 1), top + torch.log(total)
+
+
 def _other_lse(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return a merge with the correct output, and ``change(lse_a, lse_b)`` for the second one."""
     return lambda out_a, lse_a, out_b, lse_b: (
@@ -107,6 +116,8 @@ def _relative_sum(lse_a: Tensor, lse_b: Tensor) -> Tensor:
 
 
 SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "The number that you subtract is at least 0. If both log-sum-exps are far below 0, both "
+    "weights become 0. Replace only an infinite maximum.": _by_positive_maximum,
     "The two outputs count the same. Weight each one by its share of the sum of exponentials.": (
         _mean
     ),

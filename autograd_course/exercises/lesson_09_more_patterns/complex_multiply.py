@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
-from autograd_course.grader.suspecting import mistaken
+from autograd_course.grader.suspecting import mistaken, returned_by
 
 
 def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
@@ -78,6 +81,21 @@ COMPLEX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
 }
 
 
+def asks_the_other_input(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if each gradient is real where the other input is real."""
+    are_complex = [it.is_complex() for it in inputs]
+    grads = [it.is_complex() for it in returned_by(function, inputs)]
+    if are_complex == grads or grads != are_complex[::-1]:
+        return None
+    return found(
+        "gradient-dtype",
+        "The two conditions are exchanged.",
+        {"complex": grads},
+        "The two conditions are exchanged: each gradient is real if the other input is real. "
+        "Whether a gradient is real depends on its own input.",
+    )
+
+
 EXERCISE = FunctionExercise(
     answer="ComplexMultiply",
     points=2,
@@ -100,5 +118,6 @@ EXERCISE = FunctionExercise(
     },
     suspects=COMPLEX_SUSPECTS,
     gradient_suspects=COMPLEX_GRADIENTS,
+    causes=(asks_the_other_input,),
     checks=CONDUCT,
 )

@@ -385,6 +385,32 @@ WRONG = [
     Wrong("predict-saved-elements", "by keys", "not for each key", [1e5, 9000, 1e5, 900]),
     Wrong("predict-saved-elements", "scores, too", "needs no scores", [1e5, 900, 2e5, 9000]),
     Wrong("predict-saved-elements", "the same again", "1,000 queries", [1e5, 900, 1e5, 900]),
+    changed(
+        "merge-halves",
+        "a maximum that is never negative",
+        "is at least 0",
+        (
+            "return " + MERGED + ", lse",
+            "top = torch.maximum(lse_a, lse_b).clamp(min=0)\n"
+            "    a, b = torch.exp(lse_a - top), torch.exp(lse_b - top)\n"
+            "    total = a + b\n"
+            "    out = (a * out_a + b * out_b) / total.masked_fill(total == 0, 1)\n"
+            "    return out, top + torch.log(total)",
+        ),
+    ),
+    changed(
+        "masked-softmax",
+        "the maximum of hidden scores",
+        "forward-mismatch",
+        (
+            "p = torch.softmax(s.masked_fill(~mask, -math.inf), -1)\n"
+            "        return p.masked_fill(~mask, 0)",
+            "p = torch.exp(s - s.amax(-1, keepdim=True)).masked_fill(~mask, 0)\n"
+            "        total = p.sum(-1, keepdim=True)\n"
+            "        return p / total.masked_fill(total == 0, 1)",
+        ),
+        hint="may be a hidden one",
+    ),
     changed("merge-halves", "the mean", "count the same", (MERGED, "(out_a + out_b) / 2")),
     changed("merge-halves", "the sum", "an average already", (MERGED, "out_a + out_b")),
     changed(

@@ -365,6 +365,14 @@ ALSO_RIGHT = {
 }
 
 WRONG = [
+    changed(
+        "complex-multiply",
+        "asks whether the other input is real",
+        "gradient-dtype",
+        ("grad_z if z.is_complex()", "grad_z if w.is_complex()"),
+        ("grad_w if w.is_complex()", "grad_w if z.is_complex()"),
+        hint="conditions are exchanged",
+    ),
     Wrong(
         "log-sum-exp",
         "does not shift",
