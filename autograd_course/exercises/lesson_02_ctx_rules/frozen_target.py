@@ -77,7 +77,7 @@ EXERCISE = FunctionExercise(
         "This is the absolute difference, not its square.": lambda p, t, w: (
             w * (p - t).abs()
         ).mean(),
-        "The mean is over the last dim only. The loss is a single number.": lambda p, t, w: (
+        "The mean is only over the last dim. The loss is a single number.": lambda p, t, w: (
             w * (p - t) ** 2
         ).mean(-1),
     },

@@ -90,7 +90,7 @@ EXERCISE = FunctionExercise(
         "The factor a inside the sine is missing.": returning(
             snake, lambda x, a, g: g * (1 + torch.sin(2 * x))
         ),
-        "The factor a belongs inside the sine only. The inner derivative a cancels the 1/a of "
+        "The factor a belongs only inside the sine. The inner derivative a cancels the 1/a of "
         "`forward`.": returning(snake, lambda x, a, g: g * (1 + a * torch.sin(2 * a * x))),
         "The square of the sine has the inner derivative cos(a x). It is missing here.": returning(
             snake, lambda x, a, g: g * (1 + 2 * torch.sin(a * x))

@@ -76,8 +76,8 @@ SUSPECTS: dict[str, Callable[..., Tensor]] = {
     "There is one norm for the whole batch. The formula has one norm for each sample.": penalized(
         lambda gradient: torch.linalg.vector_norm(gradient), squared
     ),
-    "The norms are over dim 1 only." + EACH_SAMPLE: penalized(norms_over(1), squared),
-    "The norms are over the last dim only." + EACH_SAMPLE: penalized(
+    "The norms are only over dim 1." + EACH_SAMPLE: penalized(norms_over(1), squared),
+    "The norms are only over the last dim." + EACH_SAMPLE: penalized(
         lambda gradient: torch.linalg.vector_norm(gradient, dim=-1), squared
     ),
     "The norms are over dims 2 and 3, without dim 1." + EACH_SAMPLE: penalized(

@@ -223,7 +223,7 @@ EXERCISE = RoutineExercise(
         "The gradient and the vector are summed separately. Multiply them element by element "
         "first, and then sum the products.": of_two_sums,
         "This is the gradient times the vector, element by element. It contains no second "
-        "derivative: differentiate the sum of these products once more.": of_the_first_pass,
+        "derivative: differentiate the sum of these products again.": of_the_first_pass,
         "This is the gradient itself, the first derivative.": of_the_gradient,
         "This adds up each row of the Hessian. The vectors are missing: multiply the gradients by "
         "them before you differentiate again.": of_row_sums,

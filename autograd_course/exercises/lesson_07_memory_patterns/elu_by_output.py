@@ -57,7 +57,7 @@ ELU_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "alpha. Solve y = alpha · (eˣ - 1) for alpha · eˣ.": (sloped(lambda y, alpha: alpha * (y + 1))),
     "Where y ≤ 0, you use y - alpha as the derivative. Solve y = alpha · (eˣ - 1) for alpha · eˣ, "
     "and watch the sign.": sloped(lambda y, alpha: y - alpha),
-    "Where y ≤ 0, you use alpha as the derivative. This is the slope at 0 only. The exponential "
+    "Where y ≤ 0, you use alpha as the derivative. This is only the slope at 0. The exponential "
     "becomes flatter to the left.": sloped(lambda y, alpha: 0 * y + alpha),
     "The two sides are exchanged. Where y > 0, the derivative is 1.": mistaken(
         elu,

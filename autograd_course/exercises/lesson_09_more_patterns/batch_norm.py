@@ -106,7 +106,7 @@ NORM_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "for each channel: over all dims except 1.": normalized(dims=lambda x: [*range(1, x.dim())]),
     "Mean and variance are taken over the whole tensor. Take them for each channel: over all dims "
     "except 1.": normalized(dims=lambda x: [*range(x.dim())]),
-    "Mean and variance are taken over dim 0 only. With more than two dims, take them over all dims "
+    "Mean and variance are taken only over dim 0. With more than two dims, take them over all dims "
     "except 1.": normalized(dims=lambda x: [0]),
     "Mean and variance are taken over the dims after dim 1, so each example has its own. Take them "
     "over all dims except 1, so also over dim 0.": normalized(
@@ -172,7 +172,7 @@ NORM_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "backward uses the variance divided by m - 1. forward uses the biased variance.": (
         with_gradient(right_step, unbiased=True)
     ),
-    "backward takes its means over dim 0 only. With more than two dims, take them over all dims "
+    "backward takes its means only over dim 0. With more than two dims, take them over all dims "
     "except 1.": with_gradient(right_step, dims=lambda x: [0]),
     "backward takes its means over dim 1. Take them for each channel: over all dims except 1.": (
         with_gradient(right_step, dims=lambda x: [1])

@@ -83,12 +83,12 @@ CONV_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "The padding has no effect. Add padding zeros on both sides.": (
         lambda x, weight, stride, padding, groups: conv1d(x, weight, stride, 0, groups)
     ),
-    "The zeros are added on the left side only. Add them on both sides.": (
+    "The zeros are added only on the left side. Add them on both sides.": (
         lambda x, weight, stride, padding, groups: conv1d(
             functional.pad(x, (padding, 0)), weight, stride, 0, groups
         )
     ),
-    "The zeros are added on the right side only. Add them on both sides.": (
+    "The zeros are added only on the right side. Add them on both sides.": (
         lambda x, weight, stride, padding, groups: conv1d(
             functional.pad(x, (0, padding)), weight, stride, 0, groups
         )

@@ -98,7 +98,7 @@ SOFT_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "noise) / temperature).": softly(
         through_softmax, lambda logits, noise, _: (logits + noise).softmax(-1)
     ),
-    "The temperature is nowhere in your gradient. It belongs into the softmax, and the gradient is "
+    "The temperature is nowhere in your gradient. It belongs in the softmax, and the gradient is "
     "divided by it.": softly(
         through_softmax, lambda logits, noise, _: (logits + noise).softmax(-1), lambda t: 1.0
     ),

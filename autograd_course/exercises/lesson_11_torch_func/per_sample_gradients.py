@@ -156,10 +156,12 @@ EXERCISE = RoutineExercise(
                 g.sum(0) for g in per_sample_gradients(model, loss, x, y)
             )
         ),
-        "Each sample is compared with the targets of all samples. vmap must also map over y: its "
-        "entry in in_dims is 0.": with_all_targets,
-        "Each target is compared with the predictions of all samples. vmap must also map over x: "
-        "its entry in in_dims is 0.": (lambda *given: with_all_targets(*given, all_inputs=True)),
+        "Each sample is compared with the targets of all samples. vmap must also map over y, with "
+        "0 as its entry of in_dims.": with_all_targets,
+        "Each target is compared with the predictions of all samples. vmap must also map over x, "
+        "with 0 as its entry of in_dims.": (
+            lambda *given: with_all_targets(*given, all_inputs=True)
+        ),
         "They are too small by a factor N. They are shares of a mean over the batch, not "
         "gradients of each sample's own loss.": shares,
     },

@@ -161,7 +161,7 @@ EXERCISE = FunctionExercise(
     },
     suspects={
         "forward multiplies by W where the formula has Wᵀ.": lambda x, W: settled(x, W.t()),
-        "This is the result of the first round only. Repeat the round until z no longer changes.": (
+        "This is only the result of the first round. Repeat the round until z no longer changes.": (
             lambda x, W: torch.tanh(x)
         ),
     },
@@ -175,7 +175,7 @@ EXERCISE = FunctionExercise(
         "The derivative of the tanh is 1 - z², not 1 - z.": by_hand(lambda z: 1 - z),
         "The product with W is subtracted in the linear system. u is grad_output plus what comes "
         "back through one round.": by_hand(sign=-1),
-        "backward goes back through two rounds only. Repeat the equation for u until u no longer "
+        "backward goes back only through two rounds. Repeat the equation for u until u no longer "
         "changes.": by_hand(rounds=1),
         "The slope of the tanh multiplies the product with W. Going backward, the tanh comes "
         "first: multiply by the slope, and then by W.": by_hand(slope_after=True),

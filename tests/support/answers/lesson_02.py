@@ -379,7 +379,7 @@ CAUSES = [
         "keeps the inner derivative a",
         "gradient-mismatch",
         changed("Snake", ("torch.sin(2", "ctx.a * torch.sin(2")),
-        "inside the sine only",
+        "only inside the sine",
     ),
     Wrong(
         "snake",
@@ -581,7 +581,7 @@ CAUSES = [
         "takes the mean of each row",
         "forward-mismatch",
         changed("FrozenTargetLoss", (").mean()", ").mean(-1)")),
-        "over the last dim only",
+        "only over the last dim",
     ),
     Wrong(
         "leaky-relu-in-place",

@@ -552,7 +552,7 @@ CAUSES = [
     Wrong(
         "gradient-penalty",
         "takes the norms over dim 1",
-        "over dim 1 only",
+        "only over dim 1",
         changed(
             "gradient_penalty",
             ("gradient.flatten(1).norm(dim=1)", "torch.linalg.vector_norm(gradient, dim=1)"),
@@ -562,7 +562,7 @@ CAUSES = [
     Wrong(
         "gradient-penalty",
         "takes the norms over the last dim",
-        "over the last dim only",
+        "only over the last dim",
         changed("gradient_penalty", ("gradient.flatten(1).norm(dim=1)", "gradient.norm(dim=-1)")),
         "",
     ),

@@ -624,7 +624,7 @@ WRONG = [
     changed(
         "batch-norm",
         "dims 0 only",
-        "Mean and variance are taken over dim 0",
+        "Mean and variance are taken only over",
         ("[dim for dim in range(x.dim()) if dim != 1]", "[0]"),
     ),
     changed(
@@ -715,7 +715,7 @@ WRONG = [
     changed(
         "batch-norm",
         "bwd dims 0 only",
-        "backward takes its means over dim 0",
+        "backward takes its means only over",
         (
             "        dims = [dim for dim in range(x.dim()) if dim != 1]\n        scale",
             "        dims = [0]\n        scale",
@@ -822,7 +822,7 @@ WRONG = [
     changed(
         "conv1d",
         "pad left only",
-        "The zeros are added on the left",
+        "added only on the left",
         (
             "(padding, padding))\n        windows = padded.unfold(-1, weight",
             "(padding, 0))\n        windows = padded.unfold(-1, weight",

@@ -639,7 +639,7 @@ WRONG = [
     changed(
         "equilibrium-layer",
         "two rounds",
-        "backward goes back through",
+        "goes back only through",
         (
             "settled(lambda u: grad_output + (u * slope) @ W, grad_output)",
             "grad_output + (grad_output * slope) @ W",
@@ -655,7 +655,7 @@ WRONG = [
     changed(
         "equilibrium-layer",
         "fwd one round",
-        "This is the result of",
+        "only the result of the first",
         ("settled(lambda z: torch.tanh(z @ W.t() + x), torch.zeros_like(x))", "torch.tanh(x)"),
     ),
     changed(

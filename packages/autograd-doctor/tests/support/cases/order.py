@@ -290,7 +290,7 @@ class NumpyCube(Function):
 
 
 def drop(x: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-    keep = (torch.rand_like(x) > rate) / (1 - rate)
+    keep = (torch.rand_like(x) > rate).to(x.dtype) / (1 - rate)
     return x * keep, keep
 
 
