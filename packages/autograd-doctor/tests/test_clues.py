@@ -47,6 +47,21 @@ def test_a_step_must_explain_the_gradient_of_other_values_too() -> None:
     assert found is None or "x.abs()` as a constant" in found.sentence
 
 
+def test_a_sum_over_the_wrong_dim_is_no_derivative_of_1() -> None:
+    """In a square matrix that is antisymmetric, both sums differ only by their sign."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(x.unsqueeze(-1) - x.unsqueeze(-2)).sum(-1)
+
+    def backward(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        slope = 1 - torch.tanh(x.unsqueeze(-1) - x.unsqueeze(-2)) ** 2
+        return (slope * (g.unsqueeze(-1) - g.unsqueeze(-2))).sum(-2)
+
+    found = clue(mistaken.made(forward, backward), A)
+
+    assert found is None or "takes 1" not in found.sentence
+
+
 def test_a_clue_is_text_html_and_data() -> None:
     row = MISTAKEN[0]
     diagnosis = diagnose(row.wrong, row.inputs)

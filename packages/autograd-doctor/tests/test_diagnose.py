@@ -86,6 +86,16 @@ def test_a_term_with_the_number_0_is_examined() -> None:
     assert "= 0.25 instead of 0." in diagnose(decayed, (X, 0.0)).findings[0].message
 
 
+def test_a_number_that_only_backward_uses_is_a_design() -> None:
+    """For example, it keeps a gradient finite, and a reference at 0 shows that the rest is right."""
+    root = saving(
+        lambda x, eps: (x * x + 1).sqrt(),
+        lambda x, eps, g: (g * x / (x * x + 1 + eps).sqrt(), None),
+    )
+
+    assert diagnose(root, (X, 0.0)).ok
+
+
 def test_with_several_tensors_a_mistake_at_another_number_is_a_warning() -> None:
     """The tensors may have been computed for the example's number."""
 

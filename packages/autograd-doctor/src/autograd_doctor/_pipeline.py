@@ -81,7 +81,7 @@ from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import RANDOM, Evidence
+from autograd_doctor.evidence import RANDOM, Evidence, Failure
 from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
@@ -146,7 +146,7 @@ def examine_samples(
     if sampler:
         return evidence
     evidence += _singular(subject, args, seed, intentional)
-    evidence += _other_numbers(subject, args, seed, intentional)
+    evidence += _other_numbers(subject, args, seed, evidence[0], intentional)
     return evidence + _variation(subject, args, seed, evidence[0], intentional)
 
 
@@ -306,16 +306,41 @@ def _singular(
 
 
 def _other_numbers(
-    subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
+    subject: Subject,
+    args: Sequence[Any],
+    seed: int,
+    example: Evidence,
+    intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on the example with other numbers, if the Function accepts them."""
+    """Return evidence on the example with other numbers, if the Function accepts them.
+
+    A number on which only ``backward`` depends is a design, such as the strength of a gradient
+    reversal, or a small number that keeps a gradient finite. Such a number does not change.
+    """
     case = with_other_numbers(args)
+    for position, (one, other) in enumerate(zip(args, case, strict=True)):
+        if one is not other and not _matters(subject, example, position, other, seed):
+            case = (*case[:position], one, *case[position + 1 :])
     if not any(one is not other for one, other in zip(args, case, strict=True)):
         return []
     evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
     direct = evidence.contract.direct
     failed = direct is not None and direct.failure is not None
     return [evidence] if _is_defined(evidence) and not failed else []
+
+
+def _matters(subject: Subject, example: Evidence, position: int, number: float, seed: int) -> bool:
+    """Whether the outputs of ``forward`` change if an argument is another number."""
+    args = [*example.inputs]
+    args[position] = number
+    run = attempt(lambda: Session(subject, args, (), seed).run(watched=False))
+    if isinstance(run, Failure):
+        return True
+    before = example.forward.outputs
+    return len(run.tensors) != len(before) or not all(
+        one.shape == other.shape and torch.equal(one, other)
+        for one, other in zip(run.tensors, before, strict=True)
+    )
 
 
 def _is_defined(evidence: Evidence) -> bool:

@@ -1073,19 +1073,19 @@ MISTAKES += [
 
 
 class CausalMean(Function):
-    """The mean of each value and the value before it."""
+    """The mean of each value and the values before it, with ``width`` values in all."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        padded = torch.nn.functional.pad(x, (1, 0))
-        return (padded[:, 1:] + padded[:, :-1]) / 2
+    def forward(ctx: Any, x: Tensor, width: int) -> Tensor:
+        ctx.width = width
+        return torch.nn.functional.pad(x, (width - 1, 0)).unfold(1, width, 1).mean(-1)
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
         n = grad_output.shape[1]
-        zeros = torch.zeros_like(grad_output[:, :1])
-        padded = torch.cat([zeros, grad_output], 1) + torch.cat([grad_output, zeros], 1)
-        return padded[:, :n] / 2
+        around = torch.nn.functional.pad(grad_output, (ctx.width - 1, ctx.width - 1))
+        padded = around.unfold(1, ctx.width, 1).mean(-1)
+        return padded[:, :n], None
 
 
 class Steps(Function):
@@ -1125,9 +1125,9 @@ MISTAKES += [
     Mistake(
         "the wrong end cut off",
         CausalMean,
-        lambda: (draw(3, 5),),
-        ["return padded[:, :n] / 2"],
-        ["return padded[:, -n:] / 2"],
+        lambda: (draw(3, 5), 3),
+        ["return padded[:, :n], None"],
+        ["return padded[:, -n:], None"],
     ),
     Mistake(
         "another input's flag",
@@ -1244,6 +1244,54 @@ MISTAKES += [
             "grad_x.index_put_((start,), pull, accumulate=True)",
             "grad_x.index_put_((end,), -pull, accumulate=True)",
         ],
+    ),
+]
+
+
+class Upsample(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, source: Tensor) -> Tensor:
+        ctx.save_for_backward(source)
+        ctx.shape = x.shape
+        return 2 * x[:, source]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (source,) = ctx.saved_tensors
+        grad_x = grad_output.new_zeros(ctx.shape)
+        grad_x[:, source] += 2 * grad_output
+        return grad_x, None
+
+
+class Length(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        difference = x - y
+        length = difference.square_().add_(1.0).sqrt_()
+        ctx.save_for_backward(difference, length)
+        return length.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        difference, length = ctx.saved_tensors
+        grad = grad_output * difference / length
+        return grad, -grad
+
+
+MISTAKES += [
+    Mistake(
+        "a sum at repeated columns",
+        Upsample,
+        lambda: (draw(3, 4), torch.tensor([0, 0, 1, 3, 3])),
+        ["grad_x[:, source] += 2 * grad_output"],
+        ["grad_x.index_add_(1, source, 2 * grad_output)"],
+    ),
+    Mistake(
+        "a saved tensor overwritten",
+        Length,
+        lambda: (draw(3, 4), draw(3, 4).flip(0)),
+        ["length = difference.square_().add_(1.0).sqrt_()"],
+        ["length = difference.square().add(1.0).sqrt()"],
     ),
 ]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import combinations
+from types import EllipsisType
 
 Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in a list
 
@@ -1092,10 +1093,24 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 if isinstance(operator, ast.Sub):
                     value = ast.UnaryOp(ast.USub(), value)
                 parts = index.elts if isinstance(index, ast.Tuple) else [index]
+                chosen = [k for k, it in enumerate(parts) if isinstance(it, ast.Name)]
+                if len(chosen) == 1 and len(parts) > 1 and all(map(_is_whole, parts)):
+                    (k,) = chosen
+                    dim = k - len(parts) if isinstance(parts[0], ast.Constant) else k
+                    rest = f"{ast.unparse(parts[k])}, {ast.unparse(value)}"
+                    yield place, ast.Expr(parse(f"{name}.index_add_({dim}, {rest})"))
                 if all(isinstance(part, ast.Name | ast.Call | ast.BinOp) for part in parts):
                     where = ast.unparse(ast.Tuple([*parts], ast.Load()))
                     call = f"{name}.index_put_({where}, {ast.unparse(value)}, accumulate=True)"
                     yield place, ast.Expr(parse(call))
+
+
+def _is_whole(part: ast.expr) -> bool:
+    """Whether a part of an index is a name, ``:`` or ``...``."""
+    match part:
+        case ast.Name() | ast.Slice(None, None, None) | ast.Constant(value=EllipsisType()):
+            return True
+    return False
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1424,6 +1439,26 @@ def signed_integers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.parse(text.replace("torch.uint8", "torch.int8")).body[0]
 
 
+def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``x.square_()`` with ``x.square()``, which leaves a saved tensor as it is."""
+    for place, node in scope.places:
+        if isinstance(node, ast.Assign | ast.Return):
+            text = ast.unparse(node)
+            new = re.sub(r"\.([a-z][a-z0-9_]*[a-z0-9])_\(", r".\1(", text)
+            if new != text:
+                yield (
+                    place,
+                    ast.parse(new).body[0] if isinstance(node, ast.Assign) else _return(new),
+                )
+
+
+def _return(text: str) -> ast.stmt:
+    """Return the syntax tree of a return statement."""
+    (function,) = ast.parse(f"def f():\n    {text}").body
+    assert isinstance(function, ast.FunctionDef)
+    return function.body[0]
+
+
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Save a different tensor, or store a different value in an attribute of ``ctx``."""
     args = [arg.arg for arg in scope.method.args.args]
@@ -1443,6 +1478,7 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 SAVING = (
     Kind("another order", 1.0, other_orders),
     Kind("another dtype", 1.0, signed_integers),
+    Kind("a new tensor", 1.0, out_of_place),
     Kind("an input or output saved", 1.0, inputs_or_outputs_saved),
     Kind("something else saved", 1.2, others_saved),
 )
@@ -1514,6 +1550,7 @@ SAID = {
     "another name": "another name is needed here",
     "other parts": "parts or dimensions are in the wrong order",
     "as in forward": "a call has other options than in `forward`",
+    "a new tensor": "a saved tensor is changed in place",
     "another dtype": "the dtype cannot hold these values",
     "an input or output saved": "another value has to be saved",
     "something else saved": "another value has to be saved",

@@ -323,7 +323,7 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
                 what = f"follows only `{_short(operand)}`, as if it were always the {which} one, in"
                 yield Mistake(node, f"{what} {step}", _only(k))
     if operands == [0]:
-        yield Mistake(node, f"takes 1 as the derivative of {step}", _with(0, _plain))
+        yield Mistake(node, f"takes 1 as the derivative of {step}", _with(0, _unchanged))
         yield Mistake(node, f"takes -1 as the derivative of {step}", _with(0, _minus))
         yield Mistake(node, f"treats {step} as a constant", _with(0, _nothing))
         return
@@ -432,8 +432,13 @@ def _plain(grad: Tensor, sent: Tensor) -> Tensor:
     return _fitted(sent, grad)
 
 
+def _unchanged(grad: Tensor, sent: Tensor) -> Tensor:
+    """Return the gradient of the result. The step must not change the shape."""
+    return sent if sent.shape == grad.shape else grad
+
+
 def _minus(grad: Tensor, sent: Tensor) -> Tensor:
-    return -_fitted(sent, grad)
+    return -sent if sent.shape == grad.shape else grad
 
 
 def _nothing(grad: Tensor, sent: Tensor) -> Tensor:
