@@ -87,7 +87,7 @@ def test_a_term_with_the_number_0_is_examined() -> None:
 
 
 def test_a_number_that_only_backward_uses_is_a_design() -> None:
-    """For example, it keeps a gradient finite, and a reference at 0 shows that the rest is right."""
+    """For example, it keeps a gradient finite."""
     root = saving(
         lambda x, eps: (x * x + 1).sqrt(),
         lambda x, eps, g: (g * x / (x * x + 1 + eps).sqrt(), None),
