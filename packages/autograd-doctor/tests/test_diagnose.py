@@ -86,6 +86,21 @@ def test_a_term_with_the_number_0_is_examined() -> None:
     assert "= 0.25 instead of 0." in diagnose(decayed, (X, 0.0)).findings[0].message
 
 
+@pytest.mark.parametrize(
+    ("computes", "slope"),
+    [
+        ("log(-0.5)", lambda x: torch.log(torch.full_like(x, -0.5))),
+        ("0 / 0", lambda x: (x - x) / (x - x)),
+        ("0 · ∞", lambda x: (x - x) * torch.full_like(x, torch.inf)),
+        ("sqrt(-1e-05)", lambda x: torch.full_like(x, -1e-5).sqrt()),
+    ],
+)
+def test_the_first_nan_is_explained(computes: str, slope: Any) -> None:
+    wrong = saving(lambda x: x * x, lambda x, g: g * slope(x))
+
+    assert f"because it computes {computes}." in diagnose(wrong, X).findings[0].hint
+
+
 def test_a_number_that_only_backward_uses_is_a_design() -> None:
     """For example, it keeps a gradient finite."""
     root = saving(

@@ -108,7 +108,7 @@ def _cause_of_nan(step: _Step) -> str:
     values = [float(it.expand(result.shape).reshape(-1)[at]) for it in operands]
     if any(map(math.isnan, values)):
         return "nan"  # from a saved tensor
-    texts = [f"{value:.4g}".replace("inf", "∞").replace("-0", "0") for value in values]
+    texts = [f"{value + 0.0:.4g}".replace("inf", "∞") for value in values]  # -0.0 becomes 0
     if name in _SIGNS:
         first, second = texts
         return f"{first} {_SIGNS[name]} {f'({second})' if second[0] == '-' else second}"
