@@ -156,8 +156,8 @@ ROW_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "The rows of the last chunk are left out, because it has fewer rows than the others.": (
         chunked(_right, whole=False)
     ),
-    "The gradient is divided by the number of rows in a chunk. Each row has its own loss, so there "
-    "is no mean over the rows.": chunked(_right, rescale=lambda slope: slope / len(slope)),
+    "The gradient is divided by the number of rows in a chunk. Each row has its own loss. Do not "
+    "take a mean over the rows.": chunked(_right, rescale=lambda slope: slope / len(slope)),
     "Each row of exp(z) must be divided by its sum. Subtract the saved logarithm of the sum before "
     "you call exp.": chunked(_right, exponentials=torch.exp),
     "The softmax runs over the rows of a chunk. It must run over the words, dim 1 of the logits.": (

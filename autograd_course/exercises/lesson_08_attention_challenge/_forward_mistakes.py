@@ -54,7 +54,7 @@ def _added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 def _soft(s: Tensor, shift: Tensor, *, guarded: bool = True) -> Tensor:
-    """Return a softmax that subtracts ``shift``. If ``guarded``, a sum of 0 is no division by 0."""
+    """Return a softmax that subtracts ``shift``. With ``guarded``, it divides by 1 instead of 0."""
     exponentials = torch.exp(s - shift.masked_fill(shift == -math.inf, 0))
     total = exponentials.sum(-1, keepdim=True)
     return exponentials / (total.masked_fill(total == 0, 1) if guarded else total)

@@ -9,7 +9,16 @@ import pytest
 import torch
 from autograd_doctor import diagnose
 from autograd_doctor.finding import Clue
-from mistaken import MISTAKEN, A, B, DependsOnMemory, Mistaken, OnlyOnTheExample, WrongTwice
+from mistaken import (
+    MISTAKEN,
+    WRONG_SIGN,
+    A,
+    B,
+    DependsOnMemory,
+    Mistaken,
+    OnlyOnTheExample,
+    WrongTwice,
+)
 
 
 def clue(function: Any, *inputs: Any) -> Clue | None:
@@ -35,6 +44,7 @@ def test_the_step_is_named(row: Mistaken) -> None:
     [
         ("autograd does not see the step", DependsOnMemory, (A,)),
         ("two steps are wrong", WrongTwice, (A, B)),
+        ("the rule already says that the sign is wrong", WRONG_SIGN, (A, B)),
     ],
 )
 def test_there_is_no_clue_if(why: str, function: Any, inputs: tuple[Any, ...]) -> None:

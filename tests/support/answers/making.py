@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
-from itertools import count, takewhile
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -89,11 +89,16 @@ def rewritten(lesson: str, name: str, *changes: tuple[str, str]) -> Any:
         line = source[source[: source.index(before)].rfind("\n") + 1 :]
         indent = " " * (len(line) - len(line.lstrip()))
         source = source.replace(before, after.replace("\n", f"\n{indent}"))
+    return _run(lesson, name, source)[name]
+
+
+def _run(lesson: str, name: str, source: str) -> dict[str, Any]:
+    """Run code after the solved cells of a lesson. Return all names. The code keeps its source."""
     filename = f"<{lesson}:{name}:{zlib.crc32(source.encode())}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    defined = dict(solved(lesson))
-    exec(compile(source, filename, "exec"), defined)
-    return defined[name]
+    namespace = dict(solved(lesson))
+    exec(compile(source, filename, "exec"), namespace)
+    return namespace
 
 
 def double(*values: float) -> Tensor:
@@ -146,9 +151,9 @@ class Rewriting:
 
     def __init__(self, lesson: str) -> None:
         cells = read(SOLUTIONS / f"{lesson}.py").cells
+        self.lesson = lesson
         self.solved = solved(lesson)
         self.sources = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in cells}
-        self.numbers = count()
 
     def answer(self, exercise: str, *changes: tuple[str, str]) -> Any:
         """Return the right answer after replacing pieces of its source."""
@@ -156,14 +161,9 @@ class Rewriting:
         for old, new in changes:
             assert old in source, f"{exercise} no longer says {old!r}"
             source = source.replace(old, new)
-        filename = f"<{exercise} {next(self.numbers)}>"
-        lines = source.splitlines(keepends=True)
-        linecache.cache[filename] = (len(source), None, lines, filename)
-        namespace = dict(self.solved)
-        exec(compile(source, filename, "exec"), namespace)
         # the index of the exercises is not known in a sandbox, and helpers come before the answer
         defined = [it for it in ast.parse(source).body if isinstance(it, Definition)]
-        return namespace[defined[-1].name]
+        return _run(self.lesson, exercise, source)[defined[-1].name]
 
     def __call__(
         self, exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""

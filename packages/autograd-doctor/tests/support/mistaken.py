@@ -252,3 +252,9 @@ class OnlyOnTheExample(Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return grad_output * x.abs().sqrt()
+
+
+WRONG_SIGN = made(
+    lambda x, y: torch.exp(x / y),
+    lambda x, y, g: (g * torch.exp(x / y) / y, g * torch.exp(x / y) * x / y**2),
+)

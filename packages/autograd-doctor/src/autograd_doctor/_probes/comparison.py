@@ -314,7 +314,7 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
         return evidence
     if not any(output.numel() for output in evidence.forward.outputs):
         return evidence
-    subject = replace(session.subject, call=_as_ordinary_code(function), function=None)
+    subject = replace(session.subject, call=as_ordinary_code(function), function=None)
     ordinary = Session(subject, session.inputs, session.wanted, session.seed)
     gs = evidence.values.vjps[RANDOM].grad_outputs
     mine, other = (attempt(partial(_cost, one, gs)) for one in (session, ordinary))
@@ -336,7 +336,8 @@ def _has_other_reasons(function: type[Function]) -> bool:
     return function.vmap is not Function.vmap or hasattr(function, "symbolic")
 
 
-def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
+def as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
+    """Return a Function's ``forward`` as a callable that autograd differentiates."""
     if not takes_ctx(function):
         return function.forward
 

@@ -1431,32 +1431,25 @@ def inputs_or_outputs_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def signed_integers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``torch.uint8`` with ``torch.int8``, because an unsigned integer has no sign."""
-    for place, node in scope.places:
-        if not isinstance(node, ast.stmt):
-            continue
-        text = ast.unparse(node)
-        if "torch.uint8" in text and not isinstance(node, ast.FunctionDef | ast.If | ast.For):
-            yield place, ast.parse(text.replace("torch.uint8", "torch.int8")).body[0]
+    simple = ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr
+    return _rewritten(scope, simple, r"torch\.uint8\b", "torch.int8")
 
 
 def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``x.square_()`` with ``x.square()``, which leaves a saved tensor as it is."""
+    pattern = r"\.([a-z][a-z0-9_]*[a-z0-9])_\("
+    return _rewritten(scope, (ast.Assign, ast.Return), pattern, r".\1(")
+
+
+def _rewritten(
+    scope: Scope, kinds: tuple[type[ast.stmt], ...], pattern: str, new: str
+) -> Iterator[tuple[Place, ast.AST]]:
+    """Yield the statements of some kinds in which a regular expression matches, with a new text."""
     for place, node in scope.places:
-        if isinstance(node, ast.Assign | ast.Return):
+        if isinstance(node, kinds):
             text = ast.unparse(node)
-            new = re.sub(r"\.([a-z][a-z0-9_]*[a-z0-9])_\(", r".\1(", text)
-            if new != text:
-                yield (
-                    place,
-                    ast.parse(new).body[0] if isinstance(node, ast.Assign) else _return(new),
-                )
-
-
-def _return(text: str) -> ast.stmt:
-    """Return the syntax tree of a return statement."""
-    (function,) = ast.parse(f"def f():\n    {text}").body
-    assert isinstance(function, ast.FunctionDef)
-    return function.body[0]
+            if (changed := re.sub(pattern, new, text)) != text:
+                yield place, ast.parse(changed).body[0]
 
 
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:

@@ -16,20 +16,22 @@ import linecache
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, islice
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 from torch.overrides import TorchFunctionMode
 
-from autograd_doctor._execution.calls import USERS, fresh, is_users_file, takes_ctx
-from autograd_doctor._execution.isolation import reseed
-from autograd_doctor._numerics.closeness import size, within
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._execution.calls import USERS, is_users_file
+from autograd_doctor._execution.passes import gradients
+from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._numerics.closeness import size
+from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._probes.comparison import as_ordinary_code
+from autograd_doctor._repair.runner import is_right
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.finding import Clue, Finding
@@ -134,10 +136,9 @@ class Mistake:
 class _Lines(TorchFunctionMode):
     """A context manager that records which expression created each node of the graph."""
 
-    def __init__(self, arguments: Sequence[Any]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.code: dict[Any, Code] = {}
-        self._arguments = {it.grad_fn for it in arguments if isinstance(it, Tensor)}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -160,8 +161,7 @@ class _Lines(TorchFunctionMode):
         return result
 
     def _record(self, node: Any, code: Code) -> None:
-        known = node in self.code or node in self._arguments
-        if node is not None and node.next_functions and not known:
+        if node is not None and node.next_functions and node not in self.code:
             self.code[node] = code
             for parent, _ in node.next_functions:  # one call can create several nodes
                 self._record(parent, code)
@@ -187,12 +187,10 @@ def _expression_of(frame: FrameType) -> ast.expr | None:
         return None
     lines[-1] = lines[-1].encode()[:right].decode(errors="ignore")
     lines[0] = lines[0].encode()[left:].decode(errors="ignore")
-    text = "".join(lines)
     try:
-        tree = ast.parse(f"({text})", mode="eval").body
+        return ast.parse(f"({''.join(lines)})", mode="eval").body
     except (SyntaxError, ValueError):
         return None
-    return tree
 
 
 # --------------------------------------------------------------------------------------------------
@@ -203,29 +201,21 @@ def _expression_of(frame: FrameType) -> ast.expr | None:
 class _Recorded:
     """The graph of the author's ``forward`` for one set of inputs."""
 
-    def __init__(self, function: type[Function], evidence: Evidence, seed: int) -> None:
-        self.leaves, args = fresh(evidence.inputs, evidence.wanted)
-        ctx = [_Ctx(len(args))] if takes_ctx(function) else []
-        lines = _Lines(args)
-        reseed(seed)
-        with torch.enable_grad(), lines:
-            outputs = as_tuple(function.forward(*ctx, *args))
-        sent = evidence.values.vjps[RANDOM].grad_outputs
-        floats = [out for out in outputs if is_float(out)]
-        pairs = [
-            (out, g)
-            for out, g in zip(floats, sent, strict=False)
-            if g is not None and out.requires_grad and out.shape == g.shape
-        ]
-        self.outputs = [out for out, _ in pairs]
-        # with `grad_outputs`, autograd would import SymPy, which takes longer than everything else
-        self._totals = [_real(out * g.conj()).sum() for out, g in pairs]
-        self.code = lines.code
+    def __init__(self, subject: Subject, evidence: Evidence, seed: int) -> None:
+        assert subject.function is not None
+        forward, self._lines = as_ordinary_code(subject.function), _Lines()
+
+        def recorded(*args: Any) -> Any:
+            with self._lines:
+                return forward(*args)
+
+        plain = replace(subject, call=recorded, function=None)
+        self._run = Session(plain, evidence.inputs, evidence.wanted, seed).run(watched=False)
+        self._sent = evidence.values.vjps[RANDOM].grad_outputs
 
     def gradients(self) -> Grads:
-        return torch.autograd.grad(
-            self._totals, self.leaves, retain_graph=True, materialize_grads=True
-        )
+        """Return the gradients that autograd computes."""
+        return gradients(self._run, self._sent, retain_graph=True)
 
     def gradients_with(self, mistakes: Sequence[Mistake]) -> Grads | None:
         """Return the gradients with the same mistake in all repetitions of a step."""
@@ -244,13 +234,14 @@ class _Recorded:
         A step in a loop runs several times, and each repetition has the same mistake.
         """
         found: dict[Key, list[Mistake]] = {}
-        seen: set[Any] = set()
-        level = [out.grad_fn for out in self.outputs]
+        copies = {it.grad_fn for it in self._run.args if isinstance(it, Tensor)}
+        seen: set[Any] = {*copies}
+        level = [out.grad_fn for out in self._run.floats]
         while level and len(seen) < MOST_NODES:
             new = [node for node in dict.fromkeys(level) if node and node not in seen]
             seen.update(new)
             for node in new:
-                if (code := self.code.get(node)) is None:
+                if (code := self._lines.code.get(node)) is None:
                     continue
                 for mistake in mistakes_in(node, code):
                     found.setdefault((code.file, code.line, mistake.what), []).append(mistake)
@@ -271,30 +262,6 @@ def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequen
         ]
         for one, other in pairs
     }
-
-
-def _real(value: Tensor) -> Tensor:
-    return value.real if value.is_complex() else value
-
-
-class _Ctx(SimpleNamespace):
-    """A stand-in for ``ctx``. It accepts everything that ``forward`` stores."""
-
-    def __init__(self, inputs: int) -> None:
-        super().__init__(needs_input_grad=(True,) * inputs, saved_tensors=())
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        self.saved_tensors = tensors
-
-    save_for_forward = save_for_backward
-
-    def mark_dirty(self, *tensors: Any) -> None:
-        pass
-
-    mark_non_differentiable = mark_dirty
-
-    def set_materialize_grads(self, value: bool) -> None:
-        pass
 
 
 # --------------------------------------------------------------------------------------------------
@@ -343,13 +310,13 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
     other = code.operand(1 - k) if isinstance(code.tree, ast.BinOp) else ""
     if name == "mul" and other and other != code.operand(k):
         yield f"leaves out the factor `{_short(other)}` of", _plain
+    elif name == "div" and other and k == 0:
+        yield f"leaves out the division by `{_short(other)}` in", _plain
     elif name == "div" and other:
-        yield f"leaves out the division by `{_short(other)}` in", _plain if k == 0 else _opposite
-        if k == 1:
-            yield (
-                "forgets to square the denominator in the derivative of",
-                lambda g, sent: _fitted(-sent * node._saved_self / node._saved_other, g),
-            )
+        yield (
+            "forgets to square the denominator in the derivative of",
+            lambda g, sent: _plain(g, -sent * node._saved_self / node._saved_other),
+        )
     elif name.startswith(GATES):
         yield AS_IF_NOTHING.rstrip(), _plain
     elif name in ("mean", "var", "std"):
@@ -368,10 +335,10 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
             lambda g, sent: node._saved_result * sent,
         )
     elif name == "cumsum":
-        dim = (node._saved_dim + 2**63) % 2**64 - 2**63  # PyTorch shows -1 as an unsigned number
+        dim = _signed(node._saved_dim)
         yield "adds up from the wrong end in the derivative of", lambda _, sent: sent.cumsum(dim)
     elif name == "fftr2c" and node._saved_onesided and node._saved_normalization == 0:
-        dim = (node._saved_dim[-1] + 2**63) % 2**64 - 2**63
+        dim = _signed(node._saved_dim[-1])
         yield (
             "forgets that irfft counts the inner bins twice, in the adjoint of",
             (lambda g, sent: torch.fft.irfft(sent, n=g.shape[dim], dim=dim) * g.shape[dim]),
@@ -395,6 +362,11 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
             "takes the result in the place of the argument in the derivative of",
             (lambda g, sent: _at_the_result(code, g, sent)),
         )
+
+
+def _signed(dim: int) -> int:
+    """Return a dim that a node has saved. PyTorch shows -1 as a large unsigned number."""
+    return (dim + 2**63) % 2**64 - 2**63
 
 
 def _at_the_result(code: Code, grad: Tensor, sent: Tensor) -> Tensor:
@@ -421,7 +393,7 @@ def _only(k: int) -> Callable[[Grads, Tensor], Grads]:
 
     def grads(right: Grads, sent: Tensor) -> Grads:
         return tuple(
-            None if it is None else _fitted(sent, it) if j == k else torch.zeros_like(it)
+            None if it is None else _plain(it, sent) if j == k else torch.zeros_like(it)
             for j, it in enumerate(right)
         )
 
@@ -429,7 +401,9 @@ def _only(k: int) -> Callable[[Grads, Tensor], Grads]:
 
 
 def _plain(grad: Tensor, sent: Tensor) -> Tensor:
-    return _fitted(sent, grad)
+    """Return the gradient of the result, summed or expanded to the shape of the operand."""
+    large = sent.numel() >= grad.numel()
+    return sent.sum_to_size(grad.shape) if large else sent.expand_as(grad)
 
 
 def _unchanged(grad: Tensor, sent: Tensor) -> Tensor:
@@ -447,12 +421,6 @@ def _nothing(grad: Tensor, sent: Tensor) -> Tensor:
 
 def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
     return -grad
-
-
-def _fitted(sent: Tensor, like: Tensor) -> Tensor:
-    """Sum or expand a gradient to the shape of another one."""
-    large = sent.numel() >= like.numel()
-    return sent.sum_to_size(like.shape) if large else sent.expand_as(like)
 
 
 def _short(text: str) -> str:
@@ -473,19 +441,14 @@ OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that 
 
 
 def find_mistaken_step(
-    function: type[Function],
-    finding: Finding,
-    seen: Sequence[Evidence],
-    names: Sequence[str],
-    seed: int,
+    subject: Subject, finding: Finding, seen: Sequence[Evidence], seed: int
 ) -> Clue | None:
     """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
 
     Args:
-        function: A Function.
+        subject: A Function.
         finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
-        names: The names of all inputs.
         seed: The seed of the diagnosis.
     """
     known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
@@ -493,13 +456,13 @@ def find_mistaken_step(
     found: Explanations = {}
     for number, evidence in enumerate(known[:SAMPLES]):
         try:
-            explained = _explanations(function, evidence, seed, found if number else None)
+            explained = _explanations(subject, evidence, seed, found if number else None)
         except (*USERS, CannotDiagnoseError):
             return None
         found = (
             explained if number == 0 else {k: v for k, v in found.items() if v == explained.get(k)}
         )
-        of_rule = {k for k, it in enumerate(evidence.wanted) if names[it] in named}
+        of_rule = {k for k, it in enumerate(evidence.wanted) if subject.parameters[it] in named}
         found = {
             key: slots
             for key, slots in found.items()
@@ -507,7 +470,7 @@ def find_mistaken_step(
         }
         if not found:
             return None
-    names = [names[position] for position in known[0].wanted]
+    names = [subject.parameters[position] for position in known[0].wanted]
     told = [*_likeliest(found)]
     if not told:
         return None
@@ -545,7 +508,7 @@ def _fits(rule: str, mistake: Key) -> bool:
 
 
 def _explanations(
-    function: type[Function], evidence: Evidence, seed: int, only: Collection[Key] | None
+    subject: Subject, evidence: Evidence, seed: int, only: Collection[Key] | None
 ) -> Explanations:
     """Return the mistakes that explain a wrong gradient, and the gradients that they explain.
 
@@ -556,12 +519,12 @@ def _explanations(
     wrong = [
         slot
         for slot, (grad, right) in enumerate(zip(grads, expected, strict=True))
-        if grad is not None and bool(grad.any()) and not _agrees(grad, right)
+        if grad is not None and bool(grad.any()) and not is_right(grad, right)
     ]
-    recorded = _Recorded(function, evidence, seed)
-    if not wrong or not recorded.outputs:
+    if not wrong:
         return {}
-    if not all(map(_agrees, recorded.gradients(), expected)):
+    recorded = _Recorded(subject, evidence, seed)
+    if not all(map(is_right, recorded.gradients(), expected)):
         return {}  # autograd does not see all that forward computes
     found: Explanations = {}
     for key, mistakes in recorded.mistakes().items():
@@ -572,13 +535,6 @@ def _explanations(
         if slots:
             found[key] = slots
     return found
-
-
-def _agrees(grad: Tensor | None, expected: Expected) -> bool:
-    if grad is None or grad.shape != expected.value.shape:
-        return False
-    close = within(grad.to(expected.value.dtype), expected)
-    return bool(close.logical_or(expected.value.isnan()).all())
 
 
 def _equal(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:

@@ -150,12 +150,12 @@ class Question:
             if any(g is not None and not it for g, it in zip(grads, takes, strict=True)):
                 return ()
             for slot in wrong:
-                right[slot] = right[slot] and _is_right(grads[self.wanted[slot]], expected[slot])
+                right[slot] = right[slot] and is_right(grads[self.wanted[slot]], expected[slot])
             if not helps(right, wrong):
                 return (False,) * len(right)
             for slot, (position, known) in enumerate(zip(self.wanted, expected, strict=True)):
                 if slot not in wrong:
-                    right[slot] = right[slot] and _is_right(grads[position], known)
+                    right[slot] = right[slot] and is_right(grads[position], known)
             if not any(right):
                 break
         return tuple(right)
@@ -182,7 +182,8 @@ def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
     return any(right[slot] for slot in wrong) if right and wrong else any(right)
 
 
-def _is_right(grad: Any, expected: Expected) -> bool:
+def is_right(grad: Any, expected: Expected) -> bool:
+    """Whether a gradient is correct. ``None`` counts as zeros."""
     if grad is None:
         grad = torch.zeros_like(expected.value)
     if not isinstance(grad, Tensor) or grad.shape != expected.value.shape:

@@ -18,7 +18,7 @@ from itertools import chain, combinations, groupby, islice, product
 from operator import itemgetter
 
 from autograd_doctor._execution.time_limit import TimeUp
-from autograd_doctor._repair.contract import Definition, fixes_for, more_saved
+from autograd_doctor._repair.contract import Definition, fixes_for, more_saved, nodes_of
 from autograd_doctor._repair.edits import (
     COMPUTING,
     KINDS,
@@ -273,18 +273,17 @@ def _with_more_saved(
     deadline: float,
 ) -> Iterator[Candidate]:
     """Yield edits of ``backward`` that use an input or output that ``forward`` does not save."""
+    places = [
+        place
+        for place, node in nodes_of(backward)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and node.id not in (backward.ctx, "torch", "F", "math")
+    ]
     for saved in more_saved(Definition(runner.methods)):
-        scope = replace(_scope_of(backward, ()), names=(), tensors=())
-        names = {it.id for it in ast.walk(backward.tree) if isinstance(it, ast.Name)}
-        fixes = (
-            ((backward, Edit("something else saved", 1.3, place, parse(saved.name))),)
-            for place, node in scope.places
-            if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Load)
-            and node.id in names - {backward.ctx, "torch", "F", "math"}
-        )
-        helping = (fix for fix in fixes if concerns(fix[0][1]))
-        for fix, right in runner.gradients_if_saved(helping, saved, wrong):
+        edits = (Edit("something else saved", 1.3, it, parse(saved.name)) for it in places)
+        fixes = (((backward, edit),) for edit in edits if concerns(edit))
+        for fix, right in runner.gradients_if_saved(fixes, saved, wrong):
             if right and all(right):
                 yield from _candidate((*fix, *saved.fix))
             if runner.now() > deadline:

@@ -139,11 +139,10 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         seed: The seed of the diagnosis.
         finding: A finding about wrong values.
     """
-    function, names = case.subject.function, case.subject.parameters
-    if function is None or case.surrogate is not None:
+    if case.subject.function is None or case.surrogate is not None:
         return None
     with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
-        return find_mistaken_step(function, finding, seen, names, seed)
+        return find_mistaken_step(case.subject, finding, seen, seed)
     return None
 
 
@@ -238,10 +237,7 @@ def _is_no_better(
 def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
     """Whether ``forward`` returns finite values and never divides by 0."""
     with _Quotients() as quotients:  # type: ignore[no-untyped-call]
-        run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
-    if isinstance(run, Failure) or not quotients.are_finite:
-        return False
-    return all(bool(out.isfinite().all()) for out in run.tensors)
+        return _accepts(case, args, seed) and quotients.are_finite
 
 
 class _Quotients(DispatchMode):
