@@ -242,7 +242,7 @@ def test_without_an_event_loop_training_is_done_at_once(short_training: None) ->
 
 @pytest.mark.colab
 def test_on_an_event_loop_training_arrives_piece_by_piece_and_can_be_stopped() -> None:
-    async def stopped_after_some() -> tuple[list[int], bool]:
+    async def stopped_after_some() -> tuple[list[int], list[int], bool]:
         lab, steps = ste_lab(), []
         lab.observe(lambda change: steps.append(change["new"]["step"]), "progress")
         lab.training = True
@@ -250,10 +250,14 @@ def test_on_an_event_loop_training_arrives_piece_by_piece_and_can_be_stopped() -
         while len(steps) < 4:
             await asyncio.sleep(0.001)
         lab.training = False
+        before = list(steps)
         await asyncio.sleep(0.05)
-        return steps, lab.training
+        return before, steps, lab.training
 
-    assert asyncio.run(stopped_after_some()) == ([3, 6, 9, 12], False)
+    before, steps, training = asyncio.run(stopped_after_some())
+
+    assert before[:4] == [3, 6, 9, 12]
+    assert (steps, training) == (before, False)
 
 
 def test_training_on_the_loop_ends_by_itself_and_where_the_picture_ends(
