@@ -15,6 +15,7 @@ from autograd_doctor.card import (
     Link,
     as_html,
     as_text,
+    clue_rows,
     finding_details,
     linked,
     repair_rows,
@@ -152,15 +153,14 @@ class Result:
     def repair_rows(self) -> Iterator[tuple[str, str]]:
         """Yield the line to change. Later stages add the mistake in that line, and then the change.
 
-        These stages also name the step of ``forward`` that explains the mistake.
+        These stages also name the step or expression that explains the mistake.
 
         The first access starts the search for the change, which takes at most a second.
         """
         if self.status != "wrong" or self.stage == "rule":
             return
-        clue = self.finding.clue if self.finding and self.stage in ("kind", "repair") else None
-        if clue:
-            yield "because", clue.sentence
+        if self.finding and self.stage in ("kind", "repair"):
+            yield from clue_rows(self.finding, self.repair if self.stage == "repair" else None)
         if self.repair:
             if self.stage == "repair":
                 yield from repair_rows(self.repair)

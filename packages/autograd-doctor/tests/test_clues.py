@@ -1,23 +1,29 @@
-"""A clue names the step of forward that backward differentiates incorrectly."""
+"""A clue names the step of forward that backward differentiates incorrectly, or a wrong value."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import mistaken
 import pytest
 import torch
 from autograd_doctor import diagnose
+from autograd_doctor.card import clue_rows
 from autograd_doctor.finding import Clue
+from autograd_doctor.repair import Repair
 from mistaken import (
     MISTAKEN,
     WRONG_SIGN,
+    WRONG_VALUES,
     A,
     B,
     DependsOnMemory,
     Mistaken,
     OnlyOnTheExample,
+    PartOfSeveral,
     WrongTwice,
+    WrongValue,
 )
 
 
@@ -37,6 +43,36 @@ def test_the_step_is_named(row: Mistaken) -> None:
     with open(mistaken.__file__, encoding="utf-8") as source:
         line = source.readlines()[found.line - 1]
     assert step in line or step.split("(")[0] in line
+
+
+@pytest.mark.parametrize("row", WRONG_VALUES, ids=lambda row: row.expression)
+def test_the_wrong_value_is_named(row: WrongValue) -> None:
+    found = clue(row.wrong, *row.inputs)
+
+    assert found is not None
+    assert found.method == "backward"
+    with open(mistaken.__file__, encoding="utf-8") as source:
+        lines = [line.strip() for line in source]
+    assert row.expression.split("`")[1] in lines[found.line - 1]
+    first, second = found.sentence.split(f" in line {found.line}. ")
+    assert first == f"`backward` {row.expression}"
+    with_it, _, then = second.partition(" in its place, ")
+    assert with_it.startswith(f"With the {row.right} of line ")
+    step = lines[int(with_it.rpartition(" ")[2]) - 1]
+    assert row.right.split("`")[1].removesuffix("[1]") in step
+    assert then == f"{row.then}."
+
+
+def test_a_value_is_told_only_if_no_repair_says_more() -> None:
+    """The repair names the change, so that the value would only repeat it."""
+    diagnosis = diagnose(PartOfSeveral, WRONG_VALUES[2].inputs)
+    (finding, *_) = diagnosis.findings
+    assert finding.clue is not None
+    repaired = Repair("", (), ("your example",))
+
+    assert [*clue_rows(finding, None)]
+    assert not [*clue_rows(finding, repaired)]
+    assert [*clue_rows(finding, replace(repaired, left="Another gradient is wrong."))]
 
 
 @pytest.mark.parametrize(
@@ -81,6 +117,7 @@ def test_a_clue_is_text_html_and_data() -> None:
     assert f"because  {finding.clue.sentence[:40]}" in str(diagnosis)
     assert "<code>F.softplus(x)</code>" in diagnosis._repr_html_()
     assert finding.to_dict()["clue"] == {
+        "method": "forward",
         "file": mistaken.__file__,
         "line": finding.clue.line,
         "sentence": finding.clue.sentence,

@@ -57,6 +57,7 @@ _OF_PROBES = {
     "captured": "state",
     "recomputation": "state",
     "second_backward": "a second backward pass",
+    "earlier_calls": "state",
     "on_ctx": "attributes of `ctx`",
     "cycles": "memory",
     "unpacking": "memory",

@@ -322,11 +322,17 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield the step of ``forward`` that explains the error, and the repair, if they are known."""
-    if finding.clue:
-        yield "because", finding.clue.sentence
+    """Yield what explains the error, and the repair, if they are known."""
+    yield from clue_rows(finding, finding.repair)
     if finding.repair:
         yield from repair_rows(finding.repair)
+
+
+def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, str]]:
+    """Yield the clue, unless a shown repair changes the same method and says more."""
+    repaired = repair is not None and not repair.left
+    if finding.clue and not (repaired and finding.clue.method == "backward"):
+        yield "because", finding.clue.sentence
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:

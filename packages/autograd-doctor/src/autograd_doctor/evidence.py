@@ -434,16 +434,17 @@ class Values:
 
     ``piecewise`` holds the positions of inputs for which ``forward`` is piecewise constant.
     ``structures`` maps the name of an input to a structure, if the gradient is correct only for
-    changes that keep this structure. ``inexact`` is the relative error of the comparison if
-    ``forward`` itself is inexact, and 0 otherwise. ``cotangent_range`` describes the cotangents
-    that were used, if ``backward`` is linear only for some cotangents. ``None`` means that
-    ``backward`` is not linear for any cotangents. ``jacobian`` exists only if the slopes along
-    random directions were not enough for a verdict. ``rows``, ``resized`` and ``unused`` exist only
-    together with ``jacobian``. For each wanted input, ``unused`` holds the positions of the
-    arguments that affect its expected gradient but not the result of ``backward``. ``expected``
-    maps a cotangent to the expected gradient of each wanted input. ``reference_outputs`` and
-    ``reference_grads`` come from ``reference=``. ``reference_grads`` follows the reference's
-    convention at kinks.
+    changes that keep this structure. ``unread`` names those inputs whose other elements ``forward``
+    does not read, such as the upper triangle of a lower triangular matrix. ``inexact`` is the
+    relative error of the comparison if ``forward`` itself is inexact, and 0 otherwise.
+    ``cotangent_range`` describes the cotangents that were used, if ``backward`` is linear only for
+    some cotangents. ``None`` means that ``backward`` is not linear for any cotangents. ``jacobian``
+    exists only if the slopes along random directions were not enough for a verdict. ``rows``,
+    ``resized`` and ``unused`` exist only together with ``jacobian``. For each wanted input,
+    ``unused`` holds the positions of the arguments that affect its expected gradient but not the
+    result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
+    input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``.
+    ``reference_grads`` follows the reference's convention at kinks.
     """
 
     cotangent_range: str | None = ""
@@ -451,6 +452,7 @@ class Values:
     slopes: DirectionalDerivatives | None = None
     piecewise: tuple[int, ...] = ()
     structures: Mapping[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
     inexact: float = 0.0
     jacobian: tuple[JacobianColumns, ...] = ()
     rows: JacobianRows | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,23 +16,28 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True)
 class Clue:
-    """A step of ``forward`` that explains why a gradient is wrong.
+    """A line of code that explains why a gradient is wrong.
+
+    This is a step of ``forward`` that ``backward`` differentiates incorrectly, or an expression of
+    ``backward`` with a wrong value.
 
     Attributes:
+        method: ``"forward"`` or ``"backward"``, the method that contains the line.
         file: The path of the file, or Python's name for a notebook cell.
-        line: The line of the step.
-        sentence: A sentence that says how ``backward`` differentiates this step, and in which line
-            it is. If several gradients are wrong for different reasons, there are several
-            sentences, and ``line`` belongs to the first.
+        line: The line of the step or expression.
+        sentence: A sentence that names the line and what is wrong there. If several gradients are
+            wrong for different reasons, there are several sentences, and ``line`` belongs to the
+            first.
     """
 
+    method: Literal["forward", "backward"]
     file: str
     line: int
     sentence: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the clue as a JSON-compatible dictionary."""
-        return {"file": self.file, "line": self.line, "sentence": self.sentence}
+        return asdict(self)
 
 
 def place_of(file: str) -> str:
@@ -75,8 +80,8 @@ class Finding:
 
     @cached_property
     def clue(self) -> Clue | None:
-        """The step of ``forward`` whose derivative is wrong, if a single mistake in the derivative
-        of this step explains the gradients.
+        """The step of ``forward`` whose derivative is wrong, or the expression in ``backward`` that
+        is wrong, if one of them explains the gradients.
         """
         return self.trace() if self.trace else None
 

@@ -1,4 +1,4 @@
-"""Functions that differentiate one step of ``forward`` incorrectly: a table."""
+"""Functions with a wrong step of ``forward``, or a wrong expression of ``backward``: two tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.autograd import Function
 
 A = torch.linspace(0.5, 1.5, 12, dtype=torch.float64).reshape(3, 4).sin() + 1
 B = torch.linspace(-1.0, 2.0, 12, dtype=torch.float64).reshape(3, 4).cos() + 1.5
+SQUARE_4 = torch.linspace(-1.0, 2.0, 16, dtype=torch.float64).reshape(4, 4).cos()
 SQUARE = torch.linspace(-1.0, 2.0, 9, dtype=torch.float64).reshape(3, 3).cos()
 
 
@@ -207,6 +208,99 @@ MISTAKEN = (
         "has the wrong sign for the derivative of `torch.cos(x)`",
         made(lambda x: x * torch.cos(x), lambda x, g: g * (torch.cos(x) + x * torch.sin(x))),
         (A,),
+    ),
+)
+
+
+class Recomputed(Function):
+    """``backward`` computes the differences again, but without wrapping them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        gap = x - y
+        gap = gap - torch.round(gap)
+        return torch.exp(gap) * gap
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        gap = x - y
+        grad = grad_output * torch.exp(gap) * (gap + 1)
+        return grad, -grad
+
+
+class TwoSlipsInALine(Function):
+    """The gradient of the softmax lacks a sum, and the scale is squared."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, scale: float) -> Tensor:
+        p = torch.softmax(scale * x, -1)
+        ctx.save_for_backward(x, y, p)
+        ctx.scale = scale
+        return p * torch.exp(y)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        _, y, p = ctx.saved_tensors
+        grad_y = grad_output * p * torch.exp(y)
+        grad_p = grad_output * torch.exp(y)
+        grad_s = p * (grad_p - grad_p.sum(-1, keepdim=True)) * ctx.scale
+        return ctx.scale * grad_s, grad_y, None
+
+
+class PartOfSeveral(Function):
+    """``backward`` leaves out the bias when it computes one of two parts again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w, b)
+        one, two = (x @ w + b).chunk(2, dim=-1)
+        return torch.sigmoid(one) * torch.tanh(two)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, w, b = ctx.saved_tensors
+        size = w.shape[-1] // 2
+        gate = torch.sigmoid((x @ w + b)[:, :size])
+        value = torch.tanh(x @ w[:, size:])
+        grad_one = grad_output * value * gate * (1 - gate)
+        grad = torch.cat([grad_one, grad_output * gate * (1 - value**2)], dim=-1)
+        return grad @ w.mT, x.mT @ grad, grad.sum(0)
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """A Function, its inputs, the wrong expression, what belongs there, and what is right then."""
+
+    wrong: type[Function]
+    inputs: tuple[Any, ...]
+    expression: str
+    right: str
+    then: str
+
+
+WRONG_VALUES = (
+    WrongValue(
+        Recomputed,
+        (2 * A, B),
+        "uses `x - y`",
+        "value of `gap - torch.round(gap)`",
+        "every gradient is right",
+    ),
+    WrongValue(
+        TwoSlipsInALine,
+        (A, B, 0.7),
+        "computes `p * (grad_p - grad_p.sum(-1, keepdim=True)) * ctx.scale`",
+        "gradient of `scale * x`",
+        "the gradient of `x` is right",
+    ),
+    WrongValue(
+        PartOfSeveral,
+        (A - 1.5, SQUARE_4, SQUARE_4[0]),
+        "uses `x @ w[:, size:]`",
+        "value of `(x @ w + b).chunk(2, dim=-1)[1]`",
+        "every gradient is right",
     ),
 )
 

@@ -552,6 +552,31 @@ class Sparse(Function):
         return grad_x, None, None
 
 
+class Repeated(Function):
+    """The copies of ``repeat_interleave`` are neighbors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, times: int) -> Tensor:
+        ctx.shape, ctx.times = x.shape, times
+        return x.repeat_interleave(times, dim=0)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        copies, dim = ctx.times, ctx.shape[1]
+        return grad_output.view(copies, -1, dim).sum(0), None
+
+
+class Unfolded(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, times: int) -> Tensor:
+        ctx.times = times
+        return x.repeat_interleave(times, dim=-2)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        return grad_output.unflatten(-2, (ctx.times, -1)).sum(dim=-3), None
+
+
 class Reordered(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
@@ -710,6 +735,20 @@ MISTAKES += [
         lambda: (draw(3, 2), torch.tensor([0, 1, 1, 2]), torch.tensor([2, 2, 0, 0])),
         ["grad_x.index_add_(0, row, grad_output[col])"],
         ["grad_x.index_add_(0, col, grad_output[row])"],
+    ),
+    Mistake(
+        "neighbors that are copies",
+        Repeated,
+        lambda: (draw(3, 4), 2),
+        ["return grad_output.view(copies, -1, dim).sum(0), None"],
+        ["return grad_output.view(-1, copies, dim).sum(1), None"],
+    ),
+    Mistake(
+        "neighbors that are copies, with unflatten",
+        Unfolded,
+        lambda: (draw(2, 3, 4), 2),
+        ["return grad_output.unflatten(-2, (ctx.times, -1)).sum(dim=-3), None"],
+        ["return grad_output.unflatten(-2, (-1, ctx.times)).sum(dim=-2), None"],
     ),
     Mistake(
         "a permutation that is not undone",

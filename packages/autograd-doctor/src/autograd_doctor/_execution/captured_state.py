@@ -410,6 +410,7 @@ class CapturedState:
         self.things = tuple(walk_reachable(*roots))
         self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
         self.held = tuple(_held(self.things))
+        self._kept: list[PutBack] = []
         self._draws: list[PutBack] = []
         self._registered: list[PutBack] = []  # tensors that are buffers of a module
 
@@ -452,7 +453,7 @@ class CapturedState:
 
         Restore all state afterwards.
         """
-        keep = [put_back for _, thing in self.things for put_back in record_state(thing)]
+        self._kept = [put_back for _, thing in self.things for put_back in record_state(thing)]
         self._draws = [state for _, thing in self.things if (state := generator_state(thing))]
         self._registered = [entries(module._buffers) for _, module in self._modules]
         versions = _unsafe_preserve_version_counter(tuple(held.tensor for held in self.held))
@@ -461,9 +462,17 @@ class CapturedState:
                 self.begin()
                 yield
         finally:
-            for put_back in (*keep, *self._draws, *(held.put_back for held in self.held)):
+            for put_back in (*self._kept, *self._draws, *(held.put_back for held in self.held)):
                 put_back()
-            self._draws, self._registered = [], []
+            self._kept, self._draws, self._registered = [], [], []
+
+    def forget_calls(self) -> None:
+        """Give classes, containers and variables the contents that they had before the block.
+
+        A call may have changed them, for example by adding an entry to a cache.
+        """
+        for put_back in self._kept:
+            put_back()
 
     def begin(
         self,

@@ -74,10 +74,16 @@ def line_with_nan(call: Callable[[], object]) -> tuple[str, str]:
     """
     with _Steps(keep_results=True) as seen:
         attempt(call)
-    steps = (it for it in seen.steps if it.line and any(map(_has_nan, it.results)))
+    steps = (
+        it
+        for it in seen.steps
+        if it.line and it.operation not in UNINITIALIZED and any(map(_has_nan, it.results))
+    )
     return next(((step.line, _cause_of_nan(step)) for step in steps), ("", ""))
 
 
+# Operations whose results may contain any values.
+UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+"}
 _OF_ONE = (
     "log",

@@ -31,6 +31,7 @@ from autograd_doctor._probes.precision import extremes, float32_steps
 from autograd_doctor._probes.second_order import require_second_order, second_order
 from autograd_doctor._probes.state import (
     captured,
+    earlier_calls,
     on_ctx,
     recomputation,
     repetition,
@@ -62,6 +63,7 @@ STANDARD: tuple[Probe, ...] = (
     captured,
     recomputation,
     second_backward,
+    earlier_calls,
     on_ctx,
     cycles,
     unpacking,

@@ -246,8 +246,27 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
         along = slopes(values, session.inputs, session.wanted, rng, keep)
         kept = replace(found, values=replace(found.values, slopes=along, structures=words))
         if projections_agree(kept):
-            return kept
+            unread = tuple(
+                found.name(i)
+                for i, structure in structures.items()
+                if structure is not None and _reads_no_more(session, i, structure, values)
+            )
+            return replace(kept, values=replace(kept.values, unread=unread))
     return inexact(session, found, values, rng, keep)
+
+
+def _reads_no_more(session: Session, position: int, structure: Structure, values: Values) -> bool:
+    """Whether ``forward`` reads only some elements of a matrix, and the rest are 0.
+
+    These are the elements that the structure leaves free, such as those of a lower triangle.
+    """
+    value = session.inputs[position]
+    free = structure.tangent(torch.ones_like(value)) != 0
+    if not structure.is_matrix or bool(free.all()) or bool(value[~free].any()):
+        return False
+    inputs = copied(session.inputs)
+    inputs[position] = torch.where(free, value, value.abs().max())
+    return bool((values(inputs) == values(copied(session.inputs))).all())
 
 
 def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Keep:

@@ -33,6 +33,7 @@ from autograd_doctor.evidence import (
     Failure,
     OnCtx,
 )
+from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
 # Does the same call, or the same backward pass, give the same result twice?
@@ -185,6 +186,69 @@ def _identical(one: Pass, other: Pass) -> bool:
         a is b if a is None or b is None else same_bytes(a, b)
         for a, b in zip((*one.outputs, *one.grads), (*other.outputs, *other.grads), strict=True)
     )
+
+
+# --------------------------------------------------------------------------------------------------
+# Does an earlier call with other arguments change the outputs, as a cache with a wrong key does?
+# --------------------------------------------------------------------------------------------------
+
+DEPENDS = 1e-3  # relative; a solver that starts from its last solution may differ by less
+
+
+def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
+    """Call a Function on other arguments, once at first and once after the original call."""
+    around = session.subject.around
+    found = []
+    for names, other in _with_other_arguments(session):
+        around.forget_calls()
+        first = attempt(other.run)
+        around.forget_calls()
+        attempt(session.run)
+        later = attempt(other.run)
+        around.forget_calls()
+        if isinstance(first, Failure) or isinstance(later, Failure):
+            continue  # the Function does not accept these arguments
+        how = f"when `forward` ran before with {names}"
+        passes = [Pass(tuple(out.detach() for out in run.floats)) for run in (later, first)]
+        if _comparable(*passes):
+            found.append(
+                compare(evidence, "earlier call", how, *passes, wanted=(), tolerance=DEPENDS)
+            )
+    return replace(
+        evidence,
+        variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, *found)),
+    )
+
+
+def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
+    """Yield sessions with other numbers, other integers or other tensors.
+
+    Each comes with a phrase for the arguments of the original call. Integers in increasing order
+    stay in this order, because they can be the row pointers of a sparse matrix.
+    """
+    args = session.inputs
+    numbers = {
+        k: 0.75 * value for k, value in enumerate(args) if isinstance(value, float) and value
+    }
+    integers = {
+        k: _mirrored(value)
+        for k, value in enumerate(args)
+        if isinstance(value, Tensor) and not is_float(value) and value.numel() > 1
+    }
+    safe = session.on_cpu() is session  # an invalid index would make a GPU fail permanently
+    for other in (numbers, integers if safe else {}):
+        names = [f"`{session.subject.parameters[k]}`" for k in other]
+        if names:
+            which = "another" if len(names) == 1 else "other"
+            yield f"{which} {listed(names)}", session.with_inputs(other)
+    yield "other values", session.other()
+
+
+def _mirrored(value: Tensor) -> Tensor:
+    """Return the integers of a tensor in reverse order, or their steps if they are sorted."""
+    mirrored = value.flip(tuple(range(value.dim())))
+    in_order = value.dim() == 1 and value.dtype != torch.bool and bool((value.diff() >= 0).all())
+    return value[0] + value[-1] - mirrored if in_order else mirrored
 
 
 # --------------------------------------------------------------------------------------------------

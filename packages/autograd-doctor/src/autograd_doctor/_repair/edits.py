@@ -615,6 +615,64 @@ def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, _exchanged(node, dict([pair, pair[::-1]]))
 
 
+def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``g.view(b, n, heads, d).sum(1)`` with ``g.view(b, heads, n, d).sum(2)``.
+
+    The copies of ``repeat_interleave`` are neighbors, and those of ``repeat`` are not.
+    """
+    for place, node in scope.places:
+        match node:
+            case ast.Call(
+                ast.Attribute(ast.Call(ast.Attribute(value, call), given), "sum" | "mean" as over),
+                dims,
+                keywords,
+            ) if call in ("view", "reshape", "unflatten"):
+                known = [*dims, *(it.value for it in keywords)]
+                if len(known) == 1 and (dim := _number(known[0])) is not None:
+                    name = "" if dims else "dim="
+                    for sizes, other in _folded(call, given, dim):
+                        text = f"{ast.unparse(value)}.{call}({sizes}).{over}({name}{other})"
+                        yield place, parse(text)
+
+
+def _folded(call: str, given: Sequence[ast.expr], dim: int) -> Iterator[tuple[str, int]]:
+    """Yield the arguments of a view in which the dim of a sum and a neighbor change places.
+
+    Each comes with the new dim of the sum.
+    """
+    if call == "unflatten":
+        match given:
+            case [place, ast.Tuple([one, other])] if (first := _number(place)) is not None:
+                first = first if first >= 0 else first - 1
+                if dim in (first, first + 1):
+                    sizes = f"{ast.unparse(place)}, ({ast.unparse(other)}, {ast.unparse(one)})"
+                    yield sizes, 2 * first + 1 - dim
+        return
+    match given:
+        case [ast.Tuple(elts)]:
+            given = elts
+    texts = [ast.unparse(it) for it in given]
+    starred = [isinstance(it, ast.Starred) for it in given]
+    at = dim if dim >= 0 else dim + len(given)
+    if any(starred[: at + 2] if dim >= 0 else starred):
+        return
+    for neighbor in (at - 1, at + 1):
+        if 0 <= neighbor < len(texts):
+            swapped = [*texts]
+            swapped[at], swapped[neighbor] = texts[neighbor], texts[at]
+            yield ", ".join(swapped), dim + neighbor - at
+
+
+def _number(node: ast.expr) -> int | None:
+    """Return the value of an integer in the source, which can have a sign."""
+    match node:
+        case ast.Constant(int(value)):
+            return value
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
+            return -value
+    return None
+
+
 def _exchanged(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
     """Return a copy of a statement with some names replaced."""
     (made,) = ast.parse(ast.unparse(statement)).body
@@ -1510,6 +1568,7 @@ KINDS = (
     Kind("an addition", 1.2, added_to),
     Kind("an accumulation", 1.1, accumulated),
     Kind("indices exchanged", 1.2, exchanged_indices),
+    Kind("folded differently", 1.1, other_foldings),
     Kind("an inverse order", 1.2, inverse_orders),
     Kind("a sign inside", 1.5, opposite_signs_inside),
     Kind("another shape", 2.05, missing_reshapes),
@@ -1578,6 +1637,7 @@ SAID = {
     "an addition": "a value is overwritten, but values have to be added up here",
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",
+    "folded differently": "the copies to add up are in another dimension",
     "an inverse order": "a permutation is not undone",
     "another shape": "a tensor has the wrong shape",
     "a shape": "a dimension is missing",

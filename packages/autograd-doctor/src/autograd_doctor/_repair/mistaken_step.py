@@ -12,25 +12,18 @@ with autograd, or if autograd does not return the expected gradient, nothing is 
 from __future__ import annotations
 
 import ast
-import linecache
-import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
-from types import FrameType
+from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from autograd_doctor._execution.calls import USERS, is_users_file
-from autograd_doctor._execution.passes import gradients
-from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._execution.calls import USERS
+from autograd_doctor._execution.session import Subject
 from autograd_doctor._numerics.closeness import size
-from autograd_doctor._numerics.tensors import as_tuple
-from autograd_doctor._probes.comparison import as_ordinary_code
+from autograd_doctor._repair.recorded_forward import Code, Grads, RecordedForward, shortened
 from autograd_doctor._repair.runner import is_right
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
@@ -38,80 +31,23 @@ from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import listed
 
 SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
-MOST_NODES = 1000
 MOST_MISTAKES = 400
 MOST_LINES = 2  # if more lines explain the gradient, the mistake could be in any of them
-LONGEST = 60  # characters of an expression in a sentence
+FEWEST = 4  # elements of a gradient that is compared up to a factor
 CLOSE = 1e-7  # relative difference of two equal gradients
-
-Grads = tuple[Tensor | None, ...]
-
-Key = tuple[str, int, str]
-"""The file, the line and the description of a mistake."""
 
 
 @dataclass(frozen=True)
-class Code:
-    """The expression in the author's source that executed a step.
+class Key:
+    """The file, the line and the description of a mistake.
 
-    ``call`` repeats the step with another tensor in the place of ``argument``, its first operand.
-    ``operands`` are in the order of the step, in which ``2 * x`` starts with ``x``.
+    With ``scaled``, the gradient is also wrong by a constant factor.
     """
 
     file: str
     line: int
-    tree: ast.expr
-    operands: Sequence[ast.expr]
-    call: Callable[[Tensor], Any]
-    argument: Any
-
-    @property
-    def text(self) -> str:
-        """The source of the expression."""
-        return ast.unparse(self.tree)
-
-    def operand(self, number: int) -> str:
-        """Return the source of an operand, or ``""`` if unknown."""
-        return ast.unparse(self.operands[number]) if number < len(self.operands) else ""
-
-
-def _operands(tree: ast.expr, args: Sequence[Any], frame: FrameType) -> Sequence[ast.expr]:
-    """Return the operands of a step in the order of its arguments, if this order is known."""
-    match tree:
-        case ast.BinOp(left, _, right):
-            if len(args) > 1 and isinstance(args[1], Tensor):
-                return [left, right]
-            left_is_tensor = _is_tensor(left, frame)
-            if left_is_tensor is None:
-                right_is_tensor = _is_tensor(right, frame)
-                left_is_tensor = None if right_is_tensor is None else not right_is_tensor
-            return [] if left_is_tensor is None else [left, right][:: 1 if left_is_tensor else -1]
-        case ast.Call(ast.Attribute(ast.Name("torch" | "F"), _), given):
-            return given
-        case ast.Call(ast.Attribute(owner, _), given):
-            return [owner, *given]
-    return []
-
-
-def _is_tensor(node: ast.expr, frame: FrameType) -> bool | None:
-    """Whether the value of an expression is a tensor, or ``None`` if unknown."""
-    match node:
-        case ast.Constant():
-            return False
-        case ast.Name(name) if name in frame.f_locals:
-            return isinstance(frame.f_locals[name], Tensor)
-        case ast.Name(name):
-            return isinstance(frame.f_globals.get(name), Tensor)
-        case ast.UnaryOp(_, operand):
-            return _is_tensor(operand, frame)
-        case ast.BinOp(left, _, right):
-            parts = _is_tensor(left, frame), _is_tensor(right, frame)
-            return True if True in parts else None if None in parts else False
-        case ast.Call(ast.Attribute(ast.Name("math"), _)):
-            return False
-        case ast.Call(ast.Attribute(owner, _)):
-            return _is_tensor(owner, frame) or None
-    return None
+    what: str
+    scaled: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,130 +69,24 @@ class Mistake:
         return None if sent is None else self.grads(grad_inputs, sent)
 
 
-class _Lines(TorchFunctionMode):
-    """A context manager that records which expression created each node of the graph."""
+def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
+    """Return typical mistakes in all steps, from the outputs to the inputs.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.code: dict[Any, Code] = {}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        frame = _users_frame(sys._getframe(1))
-        if args and frame and (tree := _expression_of(frame)):
-            rest, options = args[1:], kwargs or {}
-            code = Code(
-                frame.f_code.co_filename,
-                frame.f_lineno,
-                tree,
-                _operands(tree, args, frame),
-                lambda operand: func(operand, *rest, **options),
-                args[0],
-            )
-            for made in as_tuple(result):
-                if isinstance(made, Tensor):
-                    self._record(made.grad_fn, code)
-        return result
-
-    def _record(self, node: Any, code: Code) -> None:
-        if node is not None and node.next_functions and node not in self.code:
-            self.code[node] = code
-            for parent, _ in node.next_functions:  # one call can create several nodes
-                self._record(parent, code)
-
-
-def _users_frame(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and not is_users_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
-
-
-def _expression_of(frame: FrameType) -> ast.expr | None:
-    """Return the author's expression that a frame is evaluating."""
-    file = frame.f_code.co_filename
-    position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
-    if position is None or None in position:
-        return None
-    first, last, left, right = position
-    assert first is not None
-    assert last is not None
-    lines = [linecache.getline(file, number) for number in range(first, last + 1)]
-    if not all(lines):
-        return None
-    lines[-1] = lines[-1].encode()[:right].decode(errors="ignore")
-    lines[0] = lines[0].encode()[left:].decode(errors="ignore")
-    try:
-        return ast.parse(f"({''.join(lines)})", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
-
-
-# --------------------------------------------------------------------------------------------------
-# Forward with autograd.
-# --------------------------------------------------------------------------------------------------
-
-
-class _Recorded:
-    """The graph of the author's ``forward`` for one set of inputs."""
-
-    def __init__(self, subject: Subject, evidence: Evidence, seed: int) -> None:
-        assert subject.function is not None
-        forward, self._lines = as_ordinary_code(subject.function), _Lines()
-
-        def recorded(*args: Any) -> Any:
-            with self._lines:
-                return forward(*args)
-
-        plain = replace(subject, call=recorded, function=None)
-        self._run = Session(plain, evidence.inputs, evidence.wanted, seed).run(watched=False)
-        self._sent = evidence.values.vjps[RANDOM].grad_outputs
-
-    def gradients(self) -> Grads:
-        """Return the gradients that autograd computes."""
-        return gradients(self._run, self._sent, retain_graph=True)
-
-    def gradients_with(self, mistakes: Sequence[Mistake]) -> Grads | None:
-        """Return the gradients with the same mistake in all repetitions of a step."""
-        handles = [mistake.node.register_hook(mistake.hook) for mistake in mistakes]
-        try:
-            return self.gradients()
-        except USERS:  # the mistake does not fit the shapes of this step
-            return None
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    def mistakes(self) -> Mapping[Key, Sequence[Mistake]]:
-        """Return typical mistakes in all steps, from the outputs to the inputs.
-
-        A step in a loop runs several times, and each repetition has the same mistake.
-        """
-        found: dict[Key, list[Mistake]] = {}
-        copies = {it.grad_fn for it in self._run.args if isinstance(it, Tensor)}
-        seen: set[Any] = {*copies}
-        level = [out.grad_fn for out in self._run.floats]
-        while level and len(seen) < MOST_NODES:
-            new = [node for node in dict.fromkeys(level) if node and node not in seen]
-            seen.update(new)
-            for node in new:
-                if (code := self._lines.code.get(node)) is None:
-                    continue
-                for mistake in mistakes_in(node, code):
-                    found.setdefault((code.file, code.line, mistake.what), []).append(mistake)
-            level = [parent for node in new for parent, _ in node.next_functions]
-        if len(seen) >= MOST_NODES or len(found) > MOST_MISTAKES:
-            return {}
-        return {**found, **_in_two_gates(found)}
+    A step in a loop runs several times, and each repetition has the same mistake.
+    """
+    found: dict[Key, list[Mistake]] = {}
+    for node, code in recorded.steps():
+        for mistake in mistakes_in(node, code):
+            found.setdefault(Key(code.file, code.line, mistake.what), []).append(mistake)
+    return {} if len(found) > MOST_MISTAKES else {**found, **_in_two_gates(found)}
 
 
 def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
     """Return the mistake of an author who forgets two clamps, such as those of x and of y."""
-    gates = [key for key in found if key[2].startswith(AS_IF_NOTHING)]
+    gates = [key for key in found if key.what.startswith(AS_IF_NOTHING)]
     pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
     return {
-        (one[0], one[1], f"{one[2]} and {other[2].removeprefix(AS_IF_NOTHING)}"): [
+        replace(one, what=f"{one.what} and {other.what.removeprefix(AS_IF_NOTHING)}"): [
             *found[one],
             *found[other],
         ]
@@ -272,13 +102,14 @@ AS_IF_NOTHING = "passes on the whole gradient, as if nothing happened in "
 MOST_GATES = 6
 # Operations that pass a gradient on or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
+OF_VARIANCE = ("var", "std", "varmean", "stdmean")
 FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # their derivatives have a minus
 
 
 def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
     """Yield typical mistakes in the derivative of a step, most specific first."""
     name = node.name().rstrip("0123456789").removesuffix("Backward").lower()
-    step = f"`{_short(code.text)}`"
+    step = f"`{shortened(code.text)}`"
     operands = [k for k, (parent, _) in enumerate(node.next_functions) if parent is not None]
     for k in operands:
         for what, grad in _typical(node, name, k, code):
@@ -287,7 +118,9 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
         which = "smaller" if name == "minimum" else "larger"
         for k in operands:
             if operand := code.operand(k):
-                what = f"follows only `{_short(operand)}`, as if it were always the {which} one, in"
+                what = (
+                    f"follows only `{shortened(operand)}`, as if it were always the {which} one, in"
+                )
                 yield Mistake(node, f"{what} {step}", _only(k))
     if operands == [0]:
         yield Mistake(node, f"takes 1 as the derivative of {step}", _with(0, _unchanged))
@@ -296,7 +129,7 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
         return
     for k in operands:
         if operand := code.operand(k):
-            part = f"`{_short(operand)}` in {step}"
+            part = f"`{shortened(operand)}` in {step}"
             yield Mistake(node, f"treats {part} as a constant", _with(k, _nothing))
             yield Mistake(node, f"has the wrong sign for {part}", _with(k, _opposite))
 
@@ -309,9 +142,9 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
     """Yield mistakes that are typical of an operation, and how to make them for operand ``k``."""
     other = code.operand(1 - k) if isinstance(code.tree, ast.BinOp) else ""
     if name == "mul" and other and other != code.operand(k):
-        yield f"leaves out the factor `{_short(other)}` of", _plain
+        yield f"leaves out the factor `{shortened(other)}` of", _plain
     elif name == "div" and other and k == 0:
-        yield f"leaves out the division by `{_short(other)}` in", _plain
+        yield f"leaves out the division by `{shortened(other)}` in", _plain
     elif name == "div" and other:
         yield (
             "forgets to square the denominator in the derivative of",
@@ -352,8 +185,13 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
         )
     elif name == "mm":
         yield (
-            f"does not transpose `{_short(other)}` in the derivative of",
+            f"does not transpose `{shortened(other)}` in the derivative of",
             lambda g, sent: sent @ node._saved_mat2 if k == 0 else node._saved_self @ sent,
+        )
+    if name in OF_VARIANCE and node._saved_correction in (None, 1):
+        yield (
+            "divides by n instead of n - 1 in the derivative of",
+            lambda g, sent: g * (1 - sent.numel() / g.numel()),
         )
     if name in FALLING:
         yield "has the wrong sign for the derivative of", _opposite
@@ -423,10 +261,6 @@ def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
     return -grad
 
 
-def _short(text: str) -> str:
-    return textwrap.shorten(text, LONGEST, placeholder=" …")
-
-
 # --------------------------------------------------------------------------------------------------
 # The step whose mistake explains the author's gradient.
 # --------------------------------------------------------------------------------------------------
@@ -475,8 +309,7 @@ def find_mistaken_step(
     if not told:
         return None
     sentences = (_sentence([names[slot] for slot in found[key]], key) for key in told)
-    file, line, _ = told[0]
-    return Clue(file, line, " ".join(sentences))
+    return Clue("forward", told[0].file, told[0].line, " ".join(sentences))
 
 
 def _likeliest(found: Explanations) -> Iterator[Key]:
@@ -485,23 +318,23 @@ def _likeliest(found: Explanations) -> Iterator[Key]:
     while left:
         most = max(len(left.intersection(slots)) for slots in found.values())
         best = [key for key, slots in found.items() if len(left.intersection(slots)) == most]
-        best.sort(key=lambda key: key[2].startswith(ON_A_PATH))
-        lines = {line for _, line, _ in best}
-        if len(lines) <= MOST_LINES or best[0][2].startswith(ON_A_PATH):
+        best.sort(key=lambda key: key.what.startswith(ON_A_PATH))
+        lines = {key.line for key in best}
+        if len(lines) <= MOST_LINES or best[0].what.startswith(ON_A_PATH):
             yield best[0]
         left -= set(found[best[0]])
 
 
 def _sentence(inputs: Sequence[str], mistake: Key) -> str:
-    _, line, what = mistake
     gradients = "gradients" if len(inputs) > 1 else "gradient"
     named = listed([f"`{name}`" for name in inputs])
-    return f"For the {gradients} of {named}, `backward` {what} in line {line}."
+    told = f"For the {gradients} of {named}, `backward` {mistake.what} in line {mistake.line}."
+    return f"{told} In addition, a constant factor is wrong." if mistake.scaled else told
 
 
 def _fits(rule: str, mistake: Key) -> bool:
     """Whether a mistake says more than the rule does, and not the same in other words."""
-    what = mistake[2]
+    what = mistake.what
     if rule == "constant-factor":
         return what.startswith(("leaves out", "forgets"))
     return rule not in OF_SIGNS or not what.startswith(("has the wrong sign", "takes -1"))
@@ -523,18 +356,42 @@ def _explanations(
     ]
     if not wrong:
         return {}
-    recorded = _Recorded(subject, evidence, seed)
-    if not all(map(is_right, recorded.gradients(), expected)):
-        return {}  # autograd does not see all that forward computes
+    recorded = RecordedForward(subject, evidence, seed)
+    if not recorded.is_followed():
+        return {}
     found: Explanations = {}
-    for key, mistakes in recorded.mistakes().items():
-        if only is not None and key not in only:
+    scaled: Explanations = {}
+    asked = only and {replace(key, scaled=False) for key in only}
+    for key, mistakes in _mistakes(recorded).items():
+        if asked is not None and key not in asked:
             continue
-        made = recorded.gradients_with(mistakes)
+        made = recorded.gradients_with((it.node, it.hook) for it in mistakes)
         slots = tuple(k for k in wrong if made and _equal(made[k], grads[k], expected[k]))
         if slots:
             found[key] = slots
-    return found
+        slots = tuple(k for k in wrong if made and _proportional(made[k], grads[k], expected[k]))
+        if slots:
+            scaled[replace(key, scaled=True)] = slots
+    return found or scaled
+
+
+def _proportional(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:
+    """Whether a mistake gives the author's gradient up to a factor, and the truth does not."""
+    if made is None or grad is None or made.numel() < FEWEST or made.is_complex():
+        return False
+    right = expected.value.to(grad.dtype)
+    return (
+        made.shape == grad.shape
+        and bool(made.any())
+        and bool(expected.value.isfinite().all())
+        and _equal(made * _factor(made, grad), grad, expected)
+        and not _equal(right * _factor(right, grad), grad, expected)
+    )
+
+
+def _factor(one: Tensor, other: Tensor) -> Tensor:
+    """Return the factor with which one tensor fits the other best."""
+    return (one * other).sum() / one.square().sum().clamp_min(torch.finfo(one.dtype).tiny)
 
 
 def _equal(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:

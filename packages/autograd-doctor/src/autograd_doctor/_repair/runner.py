@@ -366,10 +366,14 @@ class InProcess:
     def _asked(self) -> Sequence[tuple[Question, Graph]]:
         asked = []
         for question in filter(None, map(question_of, self.seen)):
-            graph = self._graph(self.subject, question)
+            graph = self.graph(question)
             if graph is not None:
                 asked.append((question, graph))
         return asked
+
+    def graph(self, question: Question) -> Graph | None:
+        """Run the author's ``forward`` on the inputs of a question."""
+        return self._graph(self.subject, question)
 
     def _graph(self, subject: Subject, question: Question) -> Graph | None:
         return graph_of(subject, question.inputs, question.wanted, question.sent, self.seed)
@@ -459,7 +463,7 @@ class InProcess:
         question, graph = self._asked[0]
         places = [it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
         holes = Holes(places)
-        backward = self._with_holes(hole_edits(places), holes)
+        backward = self.with_holes(hole_edits(places), holes)
         returned = graph.traced(backward) if backward else None
         spots = holes.spots
 
@@ -484,7 +488,7 @@ class InProcess:
         question, graph = self._asked[0]
         places = [it for it in number_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
         holes = NumberHoles(places)
-        backward = self._with_holes(hole_edits(places), holes)
+        backward = self.with_holes(hole_edits(places), holes)
         returned = next(graph.answers(backward)) if backward else None
         if backward is None or returned is None:
             return lambda slots: iter(())
@@ -507,7 +511,7 @@ class InProcess:
 
         return found
 
-    def _with_holes(self, edits: Sequence[Edit], holes: Any) -> Callable[..., Any] | None:
+    def with_holes(self, edits: Sequence[Edit], holes: Any) -> Callable[..., Any] | None:
         """Return ``backward`` with some expressions wrapped in calls to ``holes``."""
         with made_together(edits):
             made = self.methods["backward"].compiled()

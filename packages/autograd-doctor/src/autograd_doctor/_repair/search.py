@@ -24,7 +24,6 @@ from autograd_doctor._repair.edits import (
     KINDS,
     SAVING,
     Edit,
-    Scope,
     concerning,
     edits_of,
     parse,
@@ -33,7 +32,7 @@ from autograd_doctor._repair.edits import (
     sooner,
 )
 from autograd_doctor._repair.runner import Runner, helps
-from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
+from autograd_doctor._repair.source import Fix, Method, changes_of, scope_in
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
@@ -241,6 +240,9 @@ def _right_values(
             break
         if backward and not compared and cost >= FORMULAS:
             compared = True
+            # Only a few edits fix some gradients but not all, so their pairs come first.
+            together = _found_together(runner, backward, _complementary(some), wrong, latest)
+            yield from sorted(together, key=lambda it: it.rank)
             yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
         if right and all(right):
             found += _candidate(fix)
@@ -250,7 +252,6 @@ def _right_values(
     if backward and not compared and runner.now() < latest:
         yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
     if backward is not None:
-        # Only a few edits fix some gradients but not all, so their pairs come first.
         together = _found_together(runner, backward, _complementary(some), wrong, latest)
         yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
@@ -321,7 +322,7 @@ def _formulas(
 ) -> tuple[list[Fix], list[Partial]]:
     """Return the formulas that correct every gradient, and those that correct only some."""
     known = [it for it in runner.methods.values() if it.owners in ((), ("backward",))]
-    scope = _scope_of(backward, known)
+    scope = scope_in(backward, known)
     found: list[Fix] = []
     some: list[Partial] = []
     groups = [wrong] if len(wrong) == 1 else [wrong, *([slot] for slot in wrong)]
@@ -377,7 +378,7 @@ def _attempts(
     ``only`` restricts the search to some kinds of edits.
     """
     known = [it for it in methods.values() if it.owners in ((), ("backward",))]
-    scopes = {method: _scope_of(method, known) for method in known}
+    scopes = {method: scope_in(method, known) for method in known}
     kinds = [(kind, method) for method in scopes for kind in KINDS_IN.get(method.name, KINDS)]
     kinds = [(kind, method) for kind, method in kinds if not only or kind.name in only]
     for kind, method in sorted(kinds, key=lambda it: sooner(rule, it[0])):
@@ -408,14 +409,6 @@ def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
         if right:
             found += _candidate(fix)
     yield from sorted(found, key=lambda it: it.rank)
-
-
-def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
-    """Return the scope of a method, including the attributes that forward stores on ctx."""
-    others = [it for it in methods if it is not method and method.name == "backward"]
-    on_ctx = kept_on_ctx(others) if method.ctx else ()
-    known = [*method.free, *(f"{method.ctx}.{name}" for name in on_ctx)]
-    return scope_of(method.tree, method.ctx, known, [it.tree for it in others])
 
 
 def _candidate(fix: Fix) -> Iterator[Candidate]:

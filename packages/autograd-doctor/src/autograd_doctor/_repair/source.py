@@ -16,7 +16,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from autograd_doctor._execution.calls import takes_ctx
-from autograd_doctor._repair.edits import Edit, made_together
+from autograd_doctor._repair.edits import Edit, Scope, made_together, scope_of
 from autograd_doctor._source import own_source
 from autograd_doctor.repair import Change, patched
 
@@ -209,6 +209,14 @@ def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
         and isinstance(node.value, ast.Name)
         and node.value.id == method.ctx
     )
+
+
+def scope_in(method: Method, methods: Sequence[Method]) -> Scope:
+    """Return the scope of a method, including the attributes that forward stores on ctx."""
+    others = [it for it in methods if it is not method and method.name == "backward"]
+    on_ctx = kept_on_ctx(others) if method.ctx else ()
+    known = [*method.free, *(f"{method.ctx}.{name}" for name in on_ctx)]
+    return scope_of(method.tree, method.ctx, known, [it.tree for it in others])
 
 
 def with_methods(

@@ -37,6 +37,7 @@ from autograd_doctor._repair.mistaken_step import find_mistaken_step
 from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._repair.source import method_of
+from autograd_doctor._repair.wrong_value import find_wrong_value
 from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import Evidence, Failure
@@ -48,8 +49,8 @@ from autograd_doctor.repair import Repair
 
 EXAMPLE = "your example"
 OTHER_VALUES = "other values"
-SECONDS = 0.85  # CPU time, for the search and for verification together
-SECONDS_OF_A_CLUE = 0.15  # CPU time
+SECONDS = 0.75  # CPU time, for the search and for verification together
+SECONDS_OF_A_CLUE = 0.15  # CPU time, for a mistaken step and again for a wrong value
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
@@ -131,7 +132,9 @@ def find_repair(
 
 
 def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding) -> Clue | None:
-    """Return the step of ``forward`` that explains the wrong gradients, or ``None``.
+    """Return what explains the wrong gradients, or ``None`` if unknown.
+
+    This is a step of ``forward`` or, if no step explains them, an expression of ``backward``.
 
     Args:
         case: The diagnosed case.
@@ -141,8 +144,13 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
     """
     if case.subject.function is None or case.surrogate is not None:
         return None
-    with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
-        return find_mistaken_step(case.subject, finding, seen, seed)
+    for find in (
+        partial(find_mistaken_step, case.subject, finding, seen, seed),
+        partial(find_wrong_value, case.subject, seen, seed),
+    ):
+        with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
+            if found := find():
+                return found
     return None
 
 

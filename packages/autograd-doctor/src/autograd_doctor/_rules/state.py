@@ -38,6 +38,23 @@ from autograd_doctor.formatting import element, listed, number, quoted, sentence
     after=("contract", "linearity", "values"),
 )
 def shared_state(evidence: Evidence) -> Match | None:
+    return _overwritten(evidence) or _left_behind(evidence)
+
+
+def _left_behind(evidence: Evidence) -> Match | None:
+    """Find an output that depends on an earlier call with other arguments."""
+    found = disagreement(evidence, "earlier call")
+    return found and replace(found, severity="warning", hint=CACHED)
+
+
+CACHED = (
+    "If `forward` looks something up that it computed before, the key must contain everything that "
+    "this value depends on."
+)
+
+
+def _overwritten(evidence: Evidence) -> Match | None:
+    """Find a gradient that depends on a call between ``forward`` and ``backward``."""
     again = evidence.variants.interleaved
     plain = evidence.values.vjps.get(RANDOM)
     if again is None or plain is None or plain.failure:

@@ -338,6 +338,35 @@ class TupleOnTheClass(Function):
         return power * x * g
 
 
+def cached(key: Any) -> type[Function]:
+    """Multiply by a window that is kept under a key."""
+    windows: dict[Any, Tensor] = {}
+
+    def forward(ctx, x, width):
+        window = windows.setdefault(key(x, width), torch.exp(-torch.arange(len(x)).to(x) / width))
+        save(ctx, window)
+        return (x.mT * window).mT
+
+    return raw(forward, lambda ctx, g: ((g.mT * ctx.saved_tensors[0]).mT, None))
+
+
+ROWS: dict[int, Tensor] = {}
+
+
+def sparse_product(ctx, starts, values, x):
+    """Keep the row of each element under the number of elements."""
+    row = ROWS.setdefault(
+        len(values), torch.arange(len(starts) - 1).repeat_interleave(starts.diff())
+    )
+    save(ctx, row, values, x)
+    return x.new_zeros(len(starts) - 1).index_add(0, row, values * x)
+
+
+def sparse_gradients(ctx, g):
+    row, values, x = ctx.saved_tensors
+    return None, g[row] * x, g[row] * values
+
+
 class CallsOnTheClass(Function):
     """Counts its calls, but no gradient depends on the count."""
 
@@ -361,6 +390,10 @@ WITNESSES = [
     Case("shared-state", "a dropout mask kept on the class", DroppedByTheClass, (X,)),
     Case("shared-state", "a mask of integers kept on the class",
          MaskOnTheClass, (X, torch.tensor([1, 4, 2]))),
+    Case("shared-state", "a cache without the width in its key",
+         cached(lambda x, width: len(x)), (X, 3.0)),
+    Case("shared-state", "a cache without the indices in its key",
+         raw(sparse_product, sparse_gradients), (torch.tensor([0, 1, 4]), draw(4), draw(4))),
     Case("nondeterministic", "a crop whose gradient is never zeroed",
          saving(lambda x: x[:, :3].clone(), cropped_without_zeros), (X,)),
     Case("nondeterministic", "annealed by a counter on the class", Annealed, (X,)),
@@ -415,6 +448,8 @@ WITNESSES = [
 
 LOOKALIKES = [
     Case("shared-state", "calls counted on the class", CallsOnTheClass, (X, 3.0)),
+    Case("shared-state", "a cache with everything in its key",
+         cached(lambda x, width: (len(x), width, x.dtype, x.device)), (X, 3.0)),
     Case("nondeterministic", "dropout with a generator of its own",
          raw(lambda ctx, x: dropped(ctx, x, GENERATOR), dropped_by_mask), (X,)),
     Case("nondeterministic", "empty memory that is filled",

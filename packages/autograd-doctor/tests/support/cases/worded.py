@@ -9,6 +9,7 @@ from torch.autograd import Function
 
 from cases.making import Case, X, Y, draw, raw, saving
 from cases.order import Exp, saved, split
+from cases.state import cached
 
 product = torch.mul
 FROM_ZERO = torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 0.7])
@@ -347,6 +348,7 @@ SAID = [
     Case("shared-state", "an exception when another call came between", Numbered, (X,)),
     Case("shared-state", "nan when another call came between, for the second input", Overwritten, (X, Y)),
     Case("shared-state", "no gradient when another call came between", Forgetful, (X, Y)),
+    Case("shared-state", "a cache without one number in its key", cached(lambda x, width: len(x)), (X, 3.0)),
     Case("tensor-on-ctx", "an input, and a function that leads to ctx", raw(keeps_input_and_itself,
         lambda ctx, g: ctx.slope() * g), (X,)),
     Case("ctx-cycle", "until backward comes", raw(with_a_closure, forgets_and_computes), (X,)),
