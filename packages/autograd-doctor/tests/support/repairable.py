@@ -577,6 +577,33 @@ class Unfolded(Function):
         return grad_output.unflatten(-2, (ctx.times, -1)).sum(dim=-3), None
 
 
+class Applied(Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix, x)
+        return torch.einsum("ijb,jb->ib", matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        matrix, x = ctx.saved_tensors
+        grad_matrix = torch.einsum("ib,jb->ijb", grad_output, x)
+        return grad_matrix, torch.einsum("ijb,jb->ib", matrix, grad_output)
+
+
+class Blended(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, share: float) -> Tensor:
+        ctx.save_for_backward(x, y)
+        ctx.share = share
+        return share * x.sin() + (1 - share) * y.sin()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, y = ctx.saved_tensors
+        share = ctx.share
+        return grad_output * (1 - share) * x.cos(), grad_output * share * y.cos(), None
+
+
 class Reordered(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
@@ -749,6 +776,20 @@ MISTAKES += [
         lambda: (draw(2, 3, 4), 2),
         ["return grad_output.unflatten(-2, (ctx.times, -1)).sum(dim=-3), None"],
         ["return grad_output.unflatten(-2, (-1, ctx.times)).sum(dim=-2), None"],
+    ),
+    Mistake(
+        "a matrix that is not transposed in an equation",
+        Applied,
+        lambda: (draw(3, 3, 2), draw(3, 2)),
+        ['return grad_matrix, torch.einsum("ijb,jb->ib", matrix, grad_output)'],
+        ['return grad_matrix, torch.einsum("jib,jb->ib", matrix, grad_output)'],
+    ),
+    Mistake(
+        "a share and the rest",
+        Blended,
+        lambda: (draw(3, 4), draw(3, 4), 0.3),
+        ["return grad_output * (1 - share) * x.cos(), grad_output * share * y.cos(), None"],
+        ["return grad_output * share * x.cos(), grad_output * (1 - share) * y.cos(), None"],
     ),
     Mistake(
         "a permutation that is not undone",

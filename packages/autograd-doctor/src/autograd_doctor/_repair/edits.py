@@ -615,6 +615,23 @@ def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, _exchanged(node, dict([pair, pair[::-1]]))
 
 
+def other_equations(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Exchange two letters in one of the terms of an equation of einsum."""
+    for place, node in scope.places:
+        match node:
+            case ast.Constant(str(text)) if re.fullmatch(EQUATION, text):
+                for found in re.finditer("[a-zA-Z]{2,}", text):
+                    first, last = found.span()
+                    for i, j in combinations(range(first, last), 2):
+                        letters = [*text]
+                        letters[i], letters[j] = letters[j], letters[i]
+                        if letters[i] != letters[j]:
+                            yield place, ast.Constant("".join(letters))
+
+
+EQUATION = r"[a-zA-Z., ]+->[a-zA-Z. ]*"
+
+
 def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``g.view(b, n, heads, d).sum(1)`` with ``g.view(b, heads, n, d).sum(2)``.
 
@@ -1249,6 +1266,41 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(f"{ast.unparse(node)} - 1")
 
 
+def exchanged_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Exchange ``u`` and ``1 - u`` everywhere in a statement."""
+    if not scope.mentions("1.*-"):
+        return
+    for place, node in scope.places:
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.Return):
+            for name in dict.fromkeys(_complemented(node)):
+                (made,) = ast.parse(ast.unparse(node)).body
+                yield place, _Complements(name).visit(made)
+
+
+def _complemented(node: ast.AST) -> Iterator[str]:
+    """Yield the expressions that a statement subtracts from 1."""
+    for part in ast.walk(node):
+        match part:
+            case ast.BinOp(ast.Constant(1), ast.Sub(), ast.Name() | ast.Attribute() as right):
+                yield ast.unparse(right)
+
+
+class _Complements(ast.NodeTransformer):
+    """Replaces ``1 - u`` with ``u``, and ``u`` with ``1 - u``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        match node:
+            case ast.BinOp(ast.Constant(1), ast.Sub(), right) if ast.unparse(right) == self._name:
+                return right
+            case ast.Name() | ast.Attribute() if ast.unparse(node) == self._name:
+                store = isinstance(node.ctx, ast.Store)
+                return node if store else parse(f"1 - {self._name}")
+        return self.generic_visit(node)
+
+
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``x`` with ``x.abs()``."""
     for place, node in _loads(scope):
@@ -1554,6 +1606,7 @@ KINDS = (
     Kind("a gradient or none", 1.3, missing_gradients),
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("one minus, or a power", 1.5, missing_complements),
+    Kind("complements exchanged", 1.2, exchanged_complements),
     Kind("a transpose", 1.5, missing_transposes),
     Kind("a conjugated name", 1.2, conjugated_names),
     Kind("a conjugate", 1.6, missing_conjugates),
@@ -1569,6 +1622,7 @@ KINDS = (
     Kind("an accumulation", 1.1, accumulated),
     Kind("indices exchanged", 1.2, exchanged_indices),
     Kind("folded differently", 1.1, other_foldings),
+    Kind("another equation", 1.1, other_equations),
     Kind("an inverse order", 1.2, inverse_orders),
     Kind("a sign inside", 1.5, opposite_signs_inside),
     Kind("another shape", 2.05, missing_reshapes),
@@ -1637,7 +1691,9 @@ SAID = {
     "an addition": "a value is overwritten, but values have to be added up here",
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",
+    "complements exchanged": "a share and the rest are exchanged",
     "folded differently": "the copies to add up are in another dimension",
+    "another equation": "two letters of an equation are exchanged",
     "an inverse order": "a permutation is not undone",
     "another shape": "a tensor has the wrong shape",
     "a shape": "a dimension is missing",

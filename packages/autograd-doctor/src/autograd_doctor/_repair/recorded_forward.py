@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from autograd_doctor._execution.calls import USERS, is_users_file
 from autograd_doctor._execution.passes import gradients
 from autograd_doctor._execution.session import Session, Subject
-from autograd_doctor._numerics.tensors import as_tuple
+from autograd_doctor._numerics.tensors import as_tuple, is_float
 from autograd_doctor._probes.comparison import as_ordinary_code
 from autograd_doctor._repair.runner import is_right
 from autograd_doctor.evidence import RANDOM, Evidence
@@ -215,7 +215,11 @@ class RecordedForward:
 
         plain = replace(subject, call=recorded, function=None)
         self._run = Session(plain, evidence.inputs, evidence.wanted, seed).run(watched=False)
-        self._sent = evidence.values.vjps[RANDOM].grad_outputs
+        outputs = zip(evidence.forward.outputs, evidence.forward.requires_grad, strict=True)
+        asks = [asked for output, asked in outputs if is_float(output)]
+        sent = evidence.values.vjps[RANDOM].grad_outputs
+        # An output that the author marks as non-differentiable has no gradient.
+        self._sent = [g if asked else None for g, asked in zip(sent, asks, strict=True)]
         self._expected = evidence.values.expected[RANDOM]
 
     @property

@@ -306,8 +306,13 @@ def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
     if any(node is edit.new for node in ast.walk(old)):  # in the author's style
         source = textwrap.dedent("".join(method.lines))
         text = ast.get_source_segment(source, edit.new) or text
-    several = isinstance(edit.new, ast.Tuple) and len(edit.new.elts) > 1
-    without = text[1:-1] if several else text
+    if isinstance(edit.new, ast.Constant) and method.lines[old.lineno - 1].count('"'):
+        text = text.replace("'", '"')
+    value = edit.new.value if isinstance(edit.new, ast.Return | ast.Assign) else edit.new
+    without = text
+    if isinstance(value, ast.Tuple) and len(value.elts) > 1:
+        inside = ast.unparse(value)
+        without = text.removesuffix(inside) + inside[1:-1]
     for written in (without, text, f"({text})"):
         yield _span(old), written
 

@@ -49,8 +49,9 @@ from autograd_doctor.repair import Repair
 
 EXAMPLE = "your example"
 OTHER_VALUES = "other values"
-SECONDS = 0.75  # CPU time, for the search and for verification together
-SECONDS_OF_A_CLUE = 0.15  # CPU time, for a mistaken step and again for a wrong value
+SECONDS = 0.8  # CPU time, for the search and for verification together
+SECONDS_OF_A_CLUE = 0.1  # CPU time, for a mistaken step and again for a wrong value
+SMALL = 1e-3  # a smaller number can be the tolerance of a solver
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
@@ -453,7 +454,10 @@ def _iterations(case: Case) -> set[int]:
 
 
 def _another(value: Any) -> Any:
-    return value + 1 if isinstance(value, int) else 1.25 * value + 0.125
+    """Return another number. A small number may be a tolerance, so it stays small."""
+    if isinstance(value, int):
+        return value + 1
+    return 1.25 * value if 0 < abs(value) < SMALL else 1.25 * value + 0.125
 
 
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
@@ -518,12 +522,19 @@ def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str,
         ("larger values", [3.0 for _ in signs]),
     ):
         pairs = zip(case.args, factors, strict=False)
-        other = tuple(_leaf(k * it, it) if is_float(it) else it for it, k in pairs)
+        other = tuple(
+            _leaf(k * it, it) if is_float(it) and not _is_mask(it) else it for it, k in pairs
+        )
         if _accepts(case, other, seed):
             yield what, other
             break
     for number, other in enumerate(_with_other_lengths(case, seed) if lengths else ()):
         yield f"length {number}", other
+
+
+def _is_mask(value: Tensor) -> bool:
+    """Whether a floating-point tensor contains only 0 and 1, and both of them, as a mask does."""
+    return value.unique().tolist() == [0, 1]
 
 
 def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:

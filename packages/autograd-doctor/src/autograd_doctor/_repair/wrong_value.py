@@ -32,7 +32,7 @@ from autograd_doctor.finding import Clue
 from autograd_doctor.formatting import listed
 
 SAMPLES = 2  # sets of inputs on which a value must help
-SECONDS = 0.12  # CPU time for the first of them; the others only confirm what was found
+SECONDS = 0.08  # CPU time for the first of them; the others only confirm what was found
 
 Slots = tuple[int, ...]
 """Some of the gradients, given by their indices among the wanted gradients."""
