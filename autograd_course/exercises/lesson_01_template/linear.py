@@ -9,17 +9,37 @@
    forward can store as ctx.has_bias, return None in its place.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returned_by
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``x Wᵀ + b``."""
     return torch.nn.functional.linear(x, weight, bias)
+
+
+def sums_over_no_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a gradient of the bias that is summed over all dims, because no dims were named."""
+    x, weight, bias = (torch.ones(shape, dtype=torch.float64) for shape in ((3,), (2, 3), (2,)))
+    if returned_by(function, (x, weight, bias))[2].shape != ():
+        return None
+    return found(
+        "gradient-shape",
+        "The gradient of the bias is a single number.",
+        {},
+        "Without leading dimensions, the gradient of the bias is a single number. PyTorch's sum "
+        "runs over all dims if it gets an empty list of dims. Then there is nothing to add up.",
+    )
 
 
 EXERCISE = FunctionExercise(
@@ -45,4 +65,5 @@ EXERCISE = FunctionExercise(
     },
     accepted=("zero-size",),  # reshape(-1, n) cannot infer the rows of an empty tensor
     checks=CONDUCT,
+    causes=(sums_over_no_dims,),
 )

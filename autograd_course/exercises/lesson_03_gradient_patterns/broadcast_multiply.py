@@ -89,6 +89,33 @@ def sums_over_the_last(rule: str) -> Check:
     return check
 
 
+def aligns_the_first_dims(rule: str) -> Check:
+    """Return a check that the dims of the gradient and of the input are compared from the last."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        try:
+            of_square, of_column = (
+                shapes_of(function, (3, 3), (3,))[1],
+                shapes_of(function, (3, 1), (2, 3, 4))[0],
+            )
+        except RuntimeError:
+            of_square, of_column = (), (1,)
+        if of_square == (3,) and of_column[:1] != (1,):
+            return None
+        if shapes_of(function, (3, 5), (5,)) != ((3, 5), (5,)):
+            return None
+        return found(
+            rule,
+            "The first dims are compared.",
+            {},
+            "Your sum compares the sizes of the gradient and of the input from the first dim on. "
+            "Broadcasting aligns the last dims, so count from the last, or first sum over the "
+            "leading dims that the input lacks.",
+        )
+
+    return check
+
+
 def takes_the_other_shape(rule: str) -> Check:
     """Return a check that no gradient has the shape of the other input."""
 
@@ -120,6 +147,7 @@ EXERCISE = FunctionExercise(
         "a column and a row": lambda rng: (normal(rng, 3, 1), normal(rng, 1, 4)),
         "a vector and a single row": lambda rng: (normal(rng, 3), normal(rng, 1, 3)),
         "a vector and three dims": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
+        "a column and three dims": lambda rng: (normal(rng, 3, 1), normal(rng, 2, 3, 4)),
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
     },
     checks=CONDUCT,
@@ -131,6 +159,7 @@ EXERCISE = FunctionExercise(
             loses_dims_of_size_1,
             sums_over_the_last,
             takes_the_other_shape,
+            aligns_the_first_dims,
         )
     ),
 )

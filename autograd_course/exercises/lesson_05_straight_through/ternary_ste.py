@@ -66,6 +66,12 @@ def windows(
     return returning(ternary, backward)
 
 
+def as_for_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the threshold gets minus the gradient of x from both clips."""
+    grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
+    return grad_x, -grad_x.sum()
+
+
 def around_zero(x: Tensor, t: Tensor) -> Tensor:
     """Return one window around 0."""
     return x.abs() <= 1
@@ -147,6 +153,8 @@ EXERCISE = FunctionExercise(
         "The windows have two ends each. These have no lower end, so the absolute value is "
         "missing.": windows(open_high, open_low),
         "The two windows are exchanged, so the threshold gets the wrong sign.": windows(low, high),
+        "The threshold gets minus the gradient of x, as if both clips contained x - t. The second "
+        "one contains x + t, so its part has the other sign.": returning(ternary, as_for_x),
         "Each sign has its own clip, around its own jump. Neither clip has a window around "
         "0.": one_clip,
     },

@@ -61,6 +61,7 @@ def chunked(
     whole: bool = True,
     exponentials: Callable[[Tensor], Tensor] | None = None,
     rescale: Callable[[Tensor], Tensor] = lambda slope: slope,
+    late: bool = False,
 ) -> Callable[..., Any]:
     """Return the losses with a backward that contains a mistake in its loop over the chunks.
 
@@ -68,7 +69,8 @@ def chunked(
     place. With ``last``, the gradient of the weight contains only the last chunk. ``scales`` says
     whether ``grad_output`` is in the gradient of x and of the weight. ``first`` names a vector of
     which every chunk reads the first elements. Without ``whole``, a chunk that is too short is left
-    out. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient.
+    out. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient. With ``late``,
+    ``grad_output`` multiplies only the softmax.
     """
 
     def backward(inputs: Any, g: Tensor) -> Grads:
@@ -84,10 +86,11 @@ def chunked(
             if first == "log_sums":
                 sums = torch.logsumexp(x[start] @ weight.t(), 1, keepdim=True)
                 slope = torch.exp(logits - sums)
-            change(slope, target[start if first == "target" else rows])
             of_rows = g[start if first == "grad_output" else rows, None]
+            slope = slope * of_rows if late else slope
+            change(slope, target[start if first == "target" else rows])
             slope = rescale(slope)
-            for_x, for_weight = (slope * of_rows if it else slope for it in scales)
+            for_x, for_weight = (slope * of_rows if it and not late else slope for it in scales)
             grad_x[rows] = for_x @ weight
             grad_weight = (0 if last else grad_weight) + for_weight.t() @ x[rows]
         return grad_x, grad_weight
@@ -138,6 +141,8 @@ ROW_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "the column of its target.": chunked(_target_rows),
     "The gradient of the weight contains only the last chunk. All chunks share the weight, so add "
     "their gradients.": chunked(_right, last=True),
+    "grad_output multiplies only the softmax, because you subtract 1 after the product. It "
+    "multiplies the whole difference, softmax minus one-hot.": chunked(_right, late=True),
     "grad_output is in the gradient of x, but not in that of the weight.": (
         chunked(_right, scales=(True, False))
     ),

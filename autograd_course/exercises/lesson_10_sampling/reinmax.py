@@ -69,6 +69,12 @@ def _sum_with_p(inputs: Any, g: Tensor) -> tuple[Tensor]:
     return (2 * m * (g - (g * p).sum(-1, keepdim=True)) - through_softmax(p, g) / 2,)
 
 
+def _mixed_before(inputs: Any, g: Tensor) -> tuple[Tensor]:
+    p = inputs[0].softmax(-1)
+    m = (p + one_hot_sample(*inputs)) / 2
+    return (through_softmax(2 * m - p / 2, g),)
+
+
 REINMAX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "This is the plain straight-through gradient, J(p)ᵀg. ReinMax also needs the slope at m, "
     "the mean of p and y.": first_order,
@@ -85,6 +91,8 @@ REINMAX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "In J(m)ᵀg, the sum contains p. Each J(q) uses the same q in front and in its sum.": mistaken(
         one_hot_sample, _sum_with_p
     ),
+    "You apply J to 2m - ½p. J(q)ᵀg contains q twice, so apply it to m and to p, and combine the "
+    "results.": mistaken(one_hot_sample, _mixed_before),
     "The factors are exchanged: J(m)ᵀg gets the factor 2, and J(p)ᵀg gets -½.": averaged(-0.5, 2),
     "m is p + y in your formula. It must be half of this sum, so that m sums to 1.": (
         averaged(m=lambda p, y: p + y)

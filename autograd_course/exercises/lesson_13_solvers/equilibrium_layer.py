@@ -104,6 +104,15 @@ def by_hand(
     return mistaken(equilibrium, backward)
 
 
+def _slope_of_the_last_round(inputs: Any, g: Tensor) -> Grads:
+    x, W = inputs
+    z = settled(x, W)
+    v = last = (1 - z.square()) * g
+    for _ in range(200):
+        v = last + v @ W
+    return v, v.t() @ z
+
+
 A_ROUND = (
     8  # PyTorch saves fewer tensors than this for the product, the sum and the tanh of a round
 )
@@ -179,6 +188,8 @@ EXERCISE = FunctionExercise(
         "changes.": by_hand(rounds=1),
         "The slope of the tanh multiplies the product with W. Going backward, the tanh comes "
         "first: multiply by the slope, and then by W.": by_hand(slope_after=True),
+        "The slope of the tanh multiplies only grad_output. What comes back through W passes the "
+        "tanh as well, so it needs the slope too.": mistaken(equilibrium, _slope_of_the_last_round),
         "The gradient of W is transposed. Row i of W makes element i of z, so the gradient is "
         "vᵀ z.": by_hand(turned=True),
         "The gradient of W contains x. In forward, W is multiplied by z.": by_hand(with_x=True),

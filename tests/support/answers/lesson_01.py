@@ -531,6 +531,13 @@ WRONG = [
     ),
     Wrong(
         "linear",
+        "sums over an empty list of dims",
+        "gradient-shape",
+        changed("Linear", ("rows.sum(0)", "grad_output.sum(tuple(range(grad_output.dim() - 1)))")),
+        "gets an empty list of dims",
+    ),
+    Wrong(
+        "linear",
         "asks a tensor whether it is there",
         "forward-raises",
         spoiled(RIGHT["linear"], forward=linear_asking_the_bias),

@@ -377,6 +377,39 @@ CAUSES = [
     ),
     Wrong(
         "broadcast-multiply",
+        "sums over dims of size 1 before the leading ones are gone",
+        "gradient-shape",
+        changed(
+            "BroadcastMultiply",
+            (
+                "while grad.dim() > len(shape):",
+                "for dim, size in enumerate(shape):\n"
+                "    if size == 1:\n"
+                "        grad = grad.sum(dim, keepdim=True)\n"
+                "while grad.dim() > len(shape):",
+            ),
+        ),
+        "so count from the last",
+    ),
+    Wrong(
+        "broadcast-multiply",
+        "compares the first dims",
+        "batch-dimension",
+        changed(
+            "BroadcastMultiply",
+            (
+                "while grad.dim() > len(shape):",
+                "dims = [k for k, (a, b) in enumerate(zip(grad.shape, shape)) if a != b]\n"
+                "if dims:\n"
+                "    grad = grad.sum(dims, keepdim=True)\n"
+                "return grad.reshape(shape)\n"
+                "while grad.dim() > len(shape):",
+            ),
+        ),
+        "so count from the last",
+    ),
+    Wrong(
+        "broadcast-multiply",
         "leaves a gradient alone that has as many elements",
         "unreduced-broadcast",
         changed(

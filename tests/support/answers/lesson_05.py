@@ -203,6 +203,13 @@ CAUSES = [
     ),
     Wrong(
         "ternary-ste",
+        "minus the gradient of x for the threshold",
+        "gradient-mismatch",
+        changed("TernarySTE", ("(grad_output * (lower - upper)).sum() / 2", "-grad_x.sum()")),
+        "as if both clips contained x - t",
+    ),
+    Wrong(
+        "ternary-ste",
         "adds two signs that are 0 at 0",
         "forward-mismatch",
         changed(

@@ -1029,6 +1029,17 @@ WRONG = [
     ),
     changed(
         "chunked-row-losses",
+        "1 after g",
+        "grad_output multiplies only the softmax",
+        ("slope[torch.arange(len(slope)), target[rows]] -= 1\n            ", ""),
+        (
+            "slope *= grad_output[rows, None]\n",
+            "slope *= grad_output[rows, None]\n"
+            "            slope[torch.arange(len(slope)), target[rows]] -= 1\n",
+        ),
+    ),
+    changed(
+        "chunked-row-losses",
         "no g for weight",
         "grad_output is in the gradient of x,",
         (

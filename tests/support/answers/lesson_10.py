@@ -208,6 +208,13 @@ WRONG = [
     ),
     backward(
         "reinmax",
+        "one slope at a mixture",
+        "gradient-mismatch",
+        lambda ctx, logits, y, g: (_soft(softmax(logits, -1) / 2 + y, g), None),
+        hint="J(q)ᵀg contains q twice",
+    ),
+    backward(
+        "reinmax",
         "forgets the slope at p",
         "missing-dependency",
         lambda ctx, logits, y, g: _reinmax(logits, y, g, at_p=0.0),

@@ -638,6 +638,13 @@ WRONG = [
     ),
     changed(
         "equilibrium-layer",
+        "slope of grad_output only",
+        "What comes back through W passes",
+        ("grad_output + (u * slope) @ W, grad_output", "grad_output * slope + u @ W, grad_output"),
+        ("v = u * slope", "v = u"),
+    ),
+    changed(
+        "equilibrium-layer",
         "two rounds",
         "goes back only through",
         (
