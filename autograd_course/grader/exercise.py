@@ -195,11 +195,14 @@ class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
     The grader compares the answer's results with the results of ``reference``, with the tolerances
-    ``rtol`` and ``atol``. ``container`` is the required type of several results, if the exercise
-    requires one. ``trials`` are experiments that run if the results are correct. Each trial is
-    ``routine -> Verdict | None``. An exercise with only trials has no samplers.
+    ``rtol`` and ``atol``. ``raising`` are suspects that raise an exception: if an answer raises the
+    same one, the learner sees the suspect's key. ``container`` is the required type of several
+    results, if the exercise requires one. ``trials`` are experiments that run if the results are
+    correct. Each trial is ``routine -> Verdict | None``. An exercise with only trials has no
+    samplers.
     """
 
+    raising: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     container: type | None = None
     trials: tuple[Trial, ...] = ()
     rtol: float = 1e-7

@@ -165,10 +165,14 @@ class WrongArguments(Wrong):
 
 @dataclass(frozen=True)
 class CodeRaised(Wrong):
-    """The answer's own code raised an exception. ``told`` names the exception and the line."""
+    """The answer's own code raised an exception. ``told`` names the exception and the line.
+
+    ``known`` is the sentence about a known mistake that raises the same exception.
+    """
 
     told: str
     in_float32: bool = False
+    known: str = ""
 
 
 @dataclass(frozen=True)
@@ -351,8 +355,8 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return _KINDS[kind].format(name=name, exercise=exercise)
         case WrongArguments(part, signature):
             return f"{_part(part)} does not take the arguments of this exercise: write {signature}."
-        case CodeRaised(told, in_float32):
-            return f"in float32, {told}" if in_float32 else told
+        case CodeRaised(told, in_float32, known):
+            return f"in float32, {told}" if in_float32 else f"{told} {known}".rstrip()
         case Stopped(seconds, line, code, variable):
             more = f", or set {variable} to a larger number of seconds" if variable else ""
             return (

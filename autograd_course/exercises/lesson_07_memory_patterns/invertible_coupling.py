@@ -53,6 +53,25 @@ def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     return None
 
 
+Slope = Callable[[Tensor, Tensor], Tensor]
+
+
+def _one(tanh: Tensor, z: Tensor) -> Tensor:
+    return torch.ones_like(tanh)
+
+
+def _squares_missing(tanh: Tensor, z: Tensor) -> Tensor:
+    return 1 - tanh
+
+
+def _plus(tanh: Tensor, z: Tensor) -> Tensor:
+    return 1 + tanh**2
+
+
+def _of_the_input(tanh: Tensor, z: Tensor) -> Tensor:
+    return 1 - z**2
+
+
 def backward_with(
     *,
     x2: Callable[[Tensor, Tensor], Tensor] = lambda y2, b: y2 - b,
@@ -62,27 +81,32 @@ def backward_with(
     through_x2: bool = True,
     direct: bool = True,
     for_v: str = "y1",
-    slope_a: bool = True,
-    slope_b: bool = True,
+    slope_a: Slope = lambda a, z: 1 - a**2,
+    slope_b: Slope = lambda b, z: 1 - b**2,
+    first: str = "x2",
+    given: bool = False,
 ) -> Callable[..., Any]:
     """Return a coupling whose backward is right, except for the steps that are switched off.
 
     ``x2`` reconstructs the input from ``y2`` and the second tanh. ``for_w`` and ``for_v`` name the
     tensors in the gradients of the weights. ``through_y1`` and ``through_x2`` keep the paths
     through the two products, and ``direct`` keeps the path from y2 to x2. ``returned`` keeps the
-    path through y1 in the gradient of x1. The slopes are those of tanh.
+    path through y1 in the gradient of x1. The slopes are those of tanh, as functions of its result
+    and its input. ``first`` names the tensor in the first tanh. If ``given`` is true, backward uses
+    the inputs in the place of the outputs.
     """
 
     def backward(inputs: Any, grad_y1: Tensor, grad_y2: Tensor) -> Grads:
         _, _, w, v = inputs
-        y1, y2 = coupling(*inputs)
+        y1, y2 = inputs[:2] if given else coupling(*inputs)
         b = torch.tanh(y1 @ v)
-        grad_b = grad_y2 * (1 - b**2) if slope_b else grad_y2
+        grad_b = grad_y2 * slope_b(b, y1 @ v)
         whole = grad_y1 + grad_b @ v.t()
         before = x2(y2, b)
-        a = torch.tanh(before @ w)
+        z = (y2 if first == "y2" else before) @ w
+        a = torch.tanh(z)
         grad_a = whole if through_y1 else grad_y1
-        grad_a = grad_a * (1 - a**2) if slope_a else grad_a
+        grad_a = grad_a * slope_a(a, z)
         of_x2 = direct * grad_y2 + through_x2 * (grad_a @ w.t())
         of_w = (y2 if for_w == "y2" else before).t() @ grad_a
         of_v = (y1 if for_v == "y1" else y1 - a).t() @ grad_b
@@ -94,6 +118,14 @@ def backward_with(
 COUPLING_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     "The second line uses x1. It must use y1, the result of the first line.": (
         lambda x1, x2, w, v: (x1 + torch.tanh(x2 @ w), x2 + torch.tanh(x1 @ v))
+    ),
+    "The first line does not add x1.": lambda x1, x2, w, v: (
+        torch.tanh(x2 @ w),
+        x2 + torch.tanh(torch.tanh(x2 @ w) @ v),
+    ),
+    "The second line does not add x2.": lambda x1, x2, w, v: (
+        x1 + torch.tanh(x2 @ w),
+        torch.tanh((x1 + torch.tanh(x2 @ w)) @ v),
     ),
 }
 COUPLING_GRADIENTS: Mapping[str, Callable[..., Any]] = {
@@ -120,13 +152,31 @@ COUPLING_GRADIENTS: Mapping[str, Callable[..., Any]] = {
         backward_with(for_v="x1")
     ),
     "The derivative of the tanh in the first line is missing. It is 1 - tanh².": (
-        backward_with(slope_a=False)
+        backward_with(slope_a=_one)
     ),
     "The derivative of the tanh in the second line is missing. It is 1 - tanh².": (
-        backward_with(slope_b=False)
+        backward_with(slope_b=_one)
     ),
     "The derivative of both tanhs is missing. It is 1 - tanh².": (
-        backward_with(slope_a=False, slope_b=False)
+        backward_with(slope_a=_one, slope_b=_one)
+    ),
+    **{
+        f"The derivative of the tanh in the {line} line is {wrong}. It is 1 - tanh².": suspect
+        for slope, wrong in (
+            (_squares_missing, "1 - tanh here, without the square"),
+            (_plus, "1 + tanh² here"),
+            (_of_the_input, "1 - z² here, and z is the input of the tanh"),
+        )
+        for line, suspect in (
+            ("first", backward_with(slope_a=slope)),
+            ("second", backward_with(slope_b=slope)),
+            ("first and the second", backward_with(slope_a=slope, slope_b=slope)),
+        )
+    },
+    "backward recomputes the first tanh from y2. In forward, it is tanh(x2 w), so subtract tanh(y1 "
+    "v) from y2 first.": backward_with(first="y2"),
+    "backward uses x1 and x2 in the place of y1 and y2. Save the outputs.": (
+        backward_with(given=True)
     ),
 }
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -155,6 +156,14 @@ def _from_scores(inputs: Any, g: Tensor) -> Grads:
     return grad_s @ k, grad_s.mT @ q, scores(q, k, *mask).mT @ g
 
 
+def _scaled(
+    powers: tuple[int, int], q: Tensor, k: Tensor, p: Tensor, grad_s: Tensor, g: Tensor
+) -> Grads:
+    """Return the gradients if dQ and dK are multiplied by these powers of √E."""
+    by_q, by_k = (grad_s * q.shape[-1] ** (power / 2) for power in powers)
+    return by_q @ k, by_k.mT @ q, p.mT @ g
+
+
 def _row_sum(p: Tensor, grad_p: Tensor) -> Tensor:
     return (p * grad_p).sum(-1, keepdim=True)
 
@@ -218,6 +227,17 @@ GRADIENT_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     ),
     "dV is computed from the scores. In forward, the weights P are multiplied by V, so dV = Pᵀ "
     "dO.": mistaken(attend, _from_scores),
+    **{
+        sentence: _changed(partial(_scaled, powers))
+        for sentence, powers in {
+            "dQ and dK are not divided by √E. The scores are divided by it.": (1, 1),
+            "dQ is not divided by √E. The scores are divided by it.": (1, 0),
+            "dK is not divided by √E. The scores are divided by it.": (0, 1),
+            "dQ and dK are divided by √E twice.": (-1, -1),
+            "dQ is divided by √E twice.": (-1, 0),
+            "dK is divided by √E twice.": (0, -1),
+        }.items()
+    },
     "P ∘ (1 - P) is the derivative of each weight with respect to its own score. What about the "
     "other scores of the row?": mistaken(attend, _elementwise),
     "dK is the product of dS and Q without a transpose. Write down the shapes for more queries "

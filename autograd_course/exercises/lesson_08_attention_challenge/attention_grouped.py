@@ -14,20 +14,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
     OWN_WORK,
     linear_budget,
     rows,
 )
+from autograd_course.exercises.lesson_08_attention_challenge._forward_mistakes import SUSPECTS
 from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes import (
+    GRADIENT_SUSPECTS,
     through,
 )
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
 from autograd_course.exercises.lesson_08_attention_challenge._references import attend, weights
 from autograd_course.grader.checks import keeps_at_most, on
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.checks.calling import applied, backward, found
+from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import Grads, mistaken
 
@@ -41,6 +46,10 @@ def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def _repeated_in_turn(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     lead = [1] * (k.dim() - 3)
     return attend(q, *(x.repeat(*lead, q.shape[-3] // x.shape[-3], 1, 1) for x in (k, v)))
+
+
+def _in_order(q: Tensor, x: Tensor) -> Tensor:
+    return x.repeat(*[1] * (x.dim() - 3), q.shape[-3] // x.shape[-3], 1, 1)
 
 
 def _one_of_group(inputs: Any, g: Tensor) -> Grads:
@@ -103,6 +112,82 @@ GROUPED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "second dim of (heads of keys, group).": mistaken(grouped, _of_other_groups),
 }
 
+Suspect = Callable[..., Tensor]
+
+
+def with_repeated(suspect: Suspect) -> Suspect:
+    """Return a mistake of attention in which heads share keys and values in the right way."""
+
+    def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        group = q.shape[-3] // k.shape[-3]
+        return suspect(q, k.repeat_interleave(group, -3), v.repeat_interleave(group, -3))
+
+    return shared
+
+
+def _summed(change: Callable[[Tensor, int], Tensor]) -> Callable[[Any, Tensor], Grads]:
+    """Return a backward that makes the gradients of k and v from those of all query heads."""
+
+    def backward(inputs: Any, g: Tensor) -> Grads:
+        (grad_q, *per_head), heads = _per_head(inputs, g), inputs[1].shape[-3]
+        return grad_q, *(change(x, heads) for x in per_head)
+
+    return backward
+
+
+def _all_heads(x: Tensor, heads: int) -> Tensor:
+    return x.sum(-3, keepdim=True).expand(*x.shape[:-3], heads, *x.shape[-2:])
+
+
+def _keys_in_turn(inputs: Any, g: Tensor) -> Grads:
+    """Return the gradients if only the product for dQ repeats the keys in another order."""
+    q, k, v = inputs
+    group, lead = q.shape[-3] // k.shape[-3], [1] * (k.dim() - 3)
+    keys, values = (x.repeat_interleave(group, -3) for x in (k, v))
+    p, grad_p = weights(q, keys), g @ values.mT
+    grad_s = p * (grad_p - (p * grad_p).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
+    right = _summed(lambda x, heads: x.unflatten(-3, (heads, -1)).sum(-3))(inputs, g)
+    return grad_s @ k.repeat(*lead, group, 1, 1), *right[1:]
+
+
+MORE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
+    "The gradients of k and v are means over the heads of a group. They must be sums: each head "
+    "adds its share.": mistaken(
+        grouped, _summed(lambda x, heads: x.unflatten(-3, (heads, -1)).mean(-3))
+    ),
+    "Only the first heads of q contribute to the gradients of k and v. Add those of all heads of a "
+    "group.": mistaken(grouped, _summed(lambda x, heads: x[..., :heads, :, :])),
+    "The gradients of k and v are sums over all query heads. Add only the heads of a group.": (
+        mistaken(grouped, _summed(_all_heads))
+    ),
+    "dQ reads the key heads in the order 0 1 0 1, but forward reads 0 0 1 1.": (
+        mistaken(grouped, _keys_in_turn)
+    ),
+}
+
+
+def heads_per_group(rule: str) -> Check:
+    """Return a check that states how many heads share keys if shapes do not fit."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        try:
+            backward(applied(function, inputs)[1])
+        except RuntimeError as error:
+            if "size of tensor" in str(error) or "shapes cannot be" in str(error):
+                heads, shared = inputs[0].shape[-3], inputs[1].shape[-3]
+                return found(
+                    rule,
+                    "The shapes do not fit.",
+                    {},
+                    f"Here q has {heads} heads and k has {shared}, so each key head serves "
+                    f"{heads // shared}. The heads are dim -3: count from the end, because a batch "
+                    "dim can be in front.",
+                )
+        return None
+
+    return check
+
+
 grouped_rows = on(
     lambda: (rows(6)[0], *rows(2)[1:]),
     keeps_at_most(
@@ -138,8 +223,22 @@ EXERCISE = FunctionExercise(
         "The query heads read the key heads 0 1 0 1. Neighboring heads must share: 0 0 1 1.": (
             _repeated_in_turn
         ),
+        "The keys are shared in the right way, but the query heads read the values 0 1 0 1. "
+        "Neighboring heads must share: 0 0 1 1.": lambda q, k, v: attend(
+            q, k.repeat_interleave(q.shape[-3] // k.shape[-3], -3), _in_order(q, v)
+        ),
+        "The values are shared in the right way, but the query heads read the keys 0 1 0 1. "
+        "Neighboring heads must share: 0 0 1 1.": lambda q, k, v: attend(
+            q, _in_order(q, k), v.repeat_interleave(q.shape[-3] // v.shape[-3], -3)
+        ),
+        **{sentence: with_repeated(suspect) for sentence, suspect in SUSPECTS.items()},
     },
-    gradient_suspects=GROUPED_GRADIENTS,
+    gradient_suspects={
+        **GROUPED_GRADIENTS,
+        **MORE_GRADIENTS,
+        **{sentence: with_repeated(suspect) for sentence, suspect in GRADIENT_SUSPECTS.items()},
+    },
     double_backward=False,
     checks=(*OWN_WORK, grouped_rows),
+    causes=(heads_per_group("forward-raises"), heads_per_group("backward-raises")),
 )

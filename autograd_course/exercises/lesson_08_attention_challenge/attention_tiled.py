@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
     BLOCK,
@@ -34,8 +36,10 @@ from autograd_course.exercises.lesson_08_attention_challenge._gradient_mistakes 
 )
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn
 from autograd_course.exercises.lesson_08_attention_challenge._references import scores, weights
+from autograd_course.exercises.lesson_08_attention_challenge._tiles import BACKWARD, FORWARD
 from autograd_course.functions.attention import dropped
 from autograd_course.grader.checks import makes_at_most, on, peaks_at_most
+from autograd_course.grader.checks.calling import applied, backward, found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.suspecting import Grads, mistaken
 
@@ -309,6 +313,62 @@ fine_tiles_only = on(
     makes_at_most(tile_budget, f"as much as q has, for {FEW} queries and block={FINE}"),
 )
 
+
+def overflowing_rows(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
+    """Find which rows are nan for large scores, which shows the number that forward subtracts."""
+    key = torch.tensor([[1.0], [1.001]], dtype=torch.float64)
+    top = torch.tensor([[900.0], [1.0], [-900.0], [-950.0]], dtype=torch.float64)
+    output: Any = function.apply(top, key, key, False, 0.0, 0, 2)
+    rows = output[..., 0].isnan().nonzero().flatten().tolist()
+    sentence = OVERFLOWS.get(tuple(rows))
+    return found("overflow", "forward overflows.", {"rows": rows}, sentence) if sentence else None
+
+
+# The scores of the four queries are near 900, 1, -900 and -950, and a tile has two queries.
+OVERFLOWS = {
+    (1,): "You subtract the largest score of the whole tile. If all scores of a row are far below "
+    "it, their exponentials are all 0, and 0 / 0 is nan. Each row has its own maximum.",
+    (1, 2, 3): "You subtract the largest score of the whole matrix. If all scores of a row are far "
+    "below it, their exponentials are all 0, and 0 / 0 is nan. Each row has its own maximum.",
+    (2, 3): "The running maximum begins at 0. If all scores of a row are far below 0, their "
+    "exponentials are all 0, and 0 / 0 is nan. Begin at -∞.",
+    (0, 2, 3): "The exponentials of large scores overflow, and those of very negative ones are all "
+    "0. Subtract the running maximum of each row.",
+}
+
+
+def joined_elsewhere(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Look whether forward joins the blocks of queries along another dim."""
+    try:
+        applied(function, inputs)
+    except RuntimeError as error:
+        if "must match except in dimension" in str(error):
+            return found(
+                "forward-raises",
+                "forward raises.",
+                {},
+                "The blocks of queries lie along dim -2, in front of the features. Join them along "
+                "this dim, however many leading dims there are.",
+            )
+    return None
+
+
+def other_shapes(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Look whether backward combines tensors of other shapes than a tile has."""
+    try:
+        backward(applied(function, inputs)[1])
+    except RuntimeError as error:
+        if any(words in str(error) for words in ("size of tensor", "shapes cannot be")):
+            return found(
+                "backward-raises",
+                "backward raises.",
+                {},
+                "In a tile of r queries and c keys, P, dP and dS have the shape (r, c), L and D "
+                "have (r, 1), and the share of dV has (c, F). Which one is different in this line?",
+            )
+    return None
+
+
 EXERCISE = FunctionExercise(
     answer="TiledAttention",
     points=5,
@@ -320,8 +380,14 @@ EXERCISE = FunctionExercise(
     "once, in forward and in backward",
     reference=tiled,
     samplers={
-        "4 queries, 4 keys, tiles of 2×2": lambda rng: (*drawn(rng), False, 0.0, 0, 2),
-        "causal, two heads, tiles that do not divide": lambda rng: (
+        "3 queries, 7 keys, tiles of 2×2": lambda rng: (
+            *drawn(rng, n=3, m=7),
+            False,
+            0.0,
+            0,
+            2,
+        ),
+        "causal, two heads, tiles of 2×2": lambda rng: (
             *drawn(rng, 1, 2, n=3, m=3),
             True,
             0.0,
@@ -330,9 +396,13 @@ EXERCISE = FunctionExercise(
         ),
         "dropout": lambda rng: (*drawn(rng, n=2, m=3), False, 0.4, SEED, 2),
     },
-    suspects=TILED_SUSPECTS,
-    gradient_suspects=TILED_GRADIENTS,
+    suspects={**TILED_SUSPECTS, **FORWARD},
+    gradient_suspects={
+        **TILED_GRADIENTS,
+        **{sentence: mistaken(tiled, backward) for sentence, backward in BACKWARD.items()},
+    },
     double_backward=False,
     checks=(*OWN_WORK, tiles_only, few_tiles_at_once, fine_tiles_only),
+    causes=(overflowing_rows, joined_elsewhere, other_shapes),
     seconds=20.0,  # each pass is a loop of small operations, and diagnose runs hundreds of passes
 )

@@ -19,6 +19,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.calls import is_float
+from autograd_course.exercises.lesson_11_torch_func._tangent_mistakes import (
+    saved_in_another_order,
+    tangent_mistake,
+)
 from autograd_course.grader.checks import no_tensor_on_ctx
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
@@ -68,4 +72,5 @@ EXERCISE = FunctionExercise(
     methods=("setup_context", "jvp"),
     double_backward=True,
     checks=(no_tensor_on_ctx, jvp_takes_a_batch),
+    causes=(tangent_mistake, saved_in_another_order),
 )

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, mse_loss
 
 from autograd_course.functions import SmoothMaximum
@@ -101,6 +102,79 @@ def with_all_targets(
     return tuple(torch.stack(column) for column in zip(*rows, strict=True))
 
 
+Way = Callable[..., Any]
+
+
+def _vmapped(
+    *,
+    x: Callable[[Tensor], Tensor] = lambda x: x.unsqueeze(0),
+    y: Callable[[Tensor], Tensor] = lambda y: y.unsqueeze(0),
+    dims: Any = (None, 0, 0),
+    transform: Callable[[Way, Any], Way] = lambda of_one, dims: vmap(grad(of_one), dims),
+    collect: Callable[[nn.Module], Any] = lambda model: _detached(model),
+) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the solution with another step: the batch dims, ``in_dims``, or the transforms."""
+
+    def changed(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Any:
+        def of_one(parameters: Any, one: Tensor, target: Tensor) -> Tensor:
+            return loss(functional_call(model, parameters, (x(one),)), y(target))
+
+        gradients = transform(of_one, dims)(collect(model), inputs, targets)
+        return tuple(gradients.values())
+
+    return changed
+
+
+def _detached(model: nn.Module) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+RAISING: dict[str, Callable[..., Any]] = {
+    "vmap hides the batch dim, and the model expects one: add a dim of size 1 to x.": _vmapped(
+        x=_itself
+    ),
+    "vmap hides the batch dim, and the loss expects one: add a dim of size 1 to y, as to x.": (
+        _vmapped(y=_itself)
+    ),
+    "The model expects the batch dim in front, so add the dim of size 1 as dim 0.": _vmapped(
+        x=lambda x: x.unsqueeze(1)
+    ),
+    "vmap takes the parameters apart too. All samples share them, so their entry of in_dims is "
+    "None. x and y are mapped over dim 0.": _vmapped(dims=(0, 0, 0)),
+    "All samples share the parameters, so their entry of in_dims is None. The entry of x is 0.": (
+        _vmapped(dims=(0, None, 0))
+    ),
+    "The samples lie along dim 0 of x, so its entry of in_dims is 0.": (
+        _vmapped(dims=(None, 1, 0))
+    ),
+    "in_dims needs one entry for each argument: None for the parameters, 0 for x and 0 for y.": (
+        _vmapped(dims=(None, 0))
+    ),
+    "grad needs a function that returns one number, but vmap returns a loss for each sample. Apply "
+    "grad to the loss of one sample, and vmap to the result.": _vmapped(
+        transform=lambda of_one, dims: grad(vmap(of_one, dims))
+    ),
+    "This gradient is a tensor, not a dict. grad differentiates with respect to the argument that "
+    "argnums names. The dict of parameters must be this argument.": _vmapped(
+        transform=lambda of_one, dims: vmap(grad(of_one, argnums=1), dims)
+    ),
+    "functional_call looks up parameters by name, so give it a dict: names and parameters.": (
+        _vmapped(collect=lambda model: list(model.parameters()))
+    ),
+}
+
+
+def with_own_loss(
+    own: Loss,
+) -> Callable[[nn.Module, Loss, Tensor, Tensor], tuple[Tensor, ...]]:
+    """Return the gradients of another loss than the one that is passed."""
+    return lambda model, loss, x, y: per_sample_gradients(model, own, x, y)
+
+
 SAMPLES = 30
 
 
@@ -162,9 +236,25 @@ EXERCISE = RoutineExercise(
         "with 0 as its entry of in_dims.": (
             lambda *given: with_all_targets(*given, all_inputs=True)
         ),
+        "They are too large by a factor N. The gradient of a sample is that of its own loss.": (
+            lambda *given: tuple(g * len(given[2]) for g in per_sample_gradients(*given))
+        ),
+        "The samples lie along dim 1. They must lie along dim 0, which is the default of "
+        "out_dims.": lambda *given: tuple(
+            g.movedim(0, min(1, g.ndim - 1)) for g in per_sample_gradients(*given)
+        ),
+        "Each gradient is flattened. It must keep the shape of its parameter.": (
+            lambda *given: tuple(g.reshape(len(g), -1) for g in per_sample_gradients(*given))
+        ),
+        "You add the squared errors yourself. Call the argument loss, which can be any loss.": (
+            with_own_loss(lambda prediction, y: (prediction - y).square().sum())
+        ),
+        "You compute the mean squared error yourself. Call the argument loss, which can be any "
+        "loss.": with_own_loss(lambda prediction, y: (prediction - y).square().mean()),
         "They are too small by a factor N. They are shares of a mean over the batch, not "
         "gradients of each sample's own loss.": shares,
     },
+    raising=RAISING,
     container=tuple,
     trials=(runs_once,),
 )

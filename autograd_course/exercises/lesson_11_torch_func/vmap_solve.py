@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.calls import is_float
+from autograd_course.exercises.lesson_11_torch_func._rule_mistakes import rule_mistake
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -86,4 +87,5 @@ EXERCISE = FunctionExercise(
     },
     methods=("setup_context", "vmap"),
     checks=(one_call_for_the_batch,),
+    causes=(rule_mistake,),
 )

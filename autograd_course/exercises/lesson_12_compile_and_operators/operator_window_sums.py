@@ -13,13 +13,16 @@
    width.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import gradcheck
 from torch.library import opcheck
+from torch.nn.functional import pad
 
 from autograd_course.errors import first_line
 from autograd_course.execution import is_unfinished, said, unfinished_part
@@ -84,32 +87,157 @@ def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
     )
 
 
+# Numbers of leading dims. The statement allows any number.
+LEADING = {"no leading dims": (), "one leading dim": (2,), "two leading dims": (2, 3)}
+RIGHT_SO_FAR = "values and gradient are right, but"
+
+
+def _spread(g: Tensor, width: int, left: int) -> Tensor:
+    """Return the gradient if each element gets ``grad_output`` of only one window."""
+    return pad(g, (left, width - 1 - left))
+
+
+def _continued(g: Tensor, by: int) -> Tensor:
+    """Return ``g`` with ``by`` copies of its first element in front, and of its last one after."""
+    return g[..., torch.arange(-by, g.shape[-1] + by).clamp(0, g.shape[-1] - 1)]
+
+
+def _gradient(g: Tensor, width: int) -> Tensor:
+    return window_sums(pad(g, (width - 1, width - 1)), width)
+
+
+# Common gradients of x for a ``grad_output``, each with the reason why it is wrong.
+GRADIENTS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "Each element of x gets the grad_output of one window only, the one that begins there. Add "
+    "those of all windows that contain the element.": lambda g, width: _spread(g, width, 0),
+    "Each element of x gets the grad_output of one window only, the one that ends there. Add those "
+    "of all windows that contain the element.": lambda g, width: _spread(g, width, width - 1),
+    "Each element of x gets the grad_output of one window only, the one around it. Add those of "
+    "all windows that contain the element.": lambda g, width: _spread(g, width, (width - 1) // 2),
+    "It is divided by width. forward adds the elements of a window, and does not average them.": (
+        lambda g, width: _gradient(g, width) / width
+    ),
+    "It is multiplied by width. Each window counts once for each of its elements.": (
+        lambda g, width: _gradient(g, width) * width
+    ),
+    "All zeros are at the end. Half of them belong in front, because the first elements of x are "
+    "in few windows too.": lambda g, width: window_sums(pad(g, (0, 2 * width - 2)), width),
+    "All zeros are in front. Half of them belong at the end, because the last elements of x are in "
+    "few windows too.": lambda g, width: window_sums(pad(g, (2 * width - 2, 0)), width),
+    "grad_output is continued at both ends with copies of its elements. Continue it with zeros.": (
+        lambda g, width: window_sums(_continued(g, width - 1), width)
+    ),
+    "The row is reversed. The windows that contain x[t] begin at t - width + 1 up to t.": (
+        lambda g, width: _gradient(g, width).flip(-1)
+    ),
+    "It is the running sum of grad_output. A window ends after width elements.": (
+        lambda g, width: pad(g, (0, width - 1)).cumsum(-1)
+    ),
+}
+
+
 def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
     """Compare the gradients of the operator and the reference for a random ``grad_output``."""
-    x, width = _example()
+    for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
+        if told := _wrong_gradient(answer, dims, lead):
+            return wrong(f"its values are right, but {told}")
+    return None
+
+
+def _wrong_gradient(answer: Callable[..., Any], dims: str, lead: tuple[int, ...]) -> str:
+    x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
+    x.requires_grad_()
     g = normal(torch.Generator().manual_seed(1), *window_sums(x, width).shape)
     (right,) = torch.autograd.grad(window_sums(x, width), x, g)
     try:
         (came,) = torch.autograd.grad(answer(x, width), x, g)
     except RuntimeError as error:
         if "no autograd formula" in str(error) or "does not require grad" in str(error):
-            return wrong(
-                "its values are right, but no backward is registered: "
+            return (
+                "no backward is registered: "
                 "window_sums.register_autograd(backward, setup_context=setup_context)."
             )
         if "incorrect number of gradients" in str(error):
-            return wrong(
-                "its values are right, but backward does not return one gradient for each "
-                "argument. Return None for width, because it is a number."
+            return (
+                "backward does not return one gradient for each argument. Return None for width, "
+                "because it is a number."
             )
+        if shape := re.search(r"invalid gradient at index 0 - got (\[.*?\])", str(error)):
+            return _of_other_shape(shape[1], x, g, width)
         raise
     if came.shape == right.shape and torch.allclose(came, right):
-        return None
-    return wrong(
-        f"its values are right, but its gradient at [0, 0] is {float(came[0, 0]):.4g} and should "
-        f"be {float(right[0, 0]):.4g}. In which windows does an element of x lie? Sum grad_output "
-        "over these windows."
+        return ""
+    for sentence, mistake in GRADIENTS.items():
+        if torch.allclose(came, mistake(g, width)):
+            return f"its gradient is wrong. {sentence}"
+    at = int((came - right).abs().argmax())
+    place = [int(i) for i in torch.unravel_index(torch.tensor(at), x.shape)]
+    return (
+        f"with {dims}, its gradient at {place} is {float(came.flatten()[at]):.4g} and should be "
+        f"{float(right.flatten()[at]):.4g}. In which windows does an element of x lie? Sum "
+        "grad_output over these windows."
     )
+
+
+def _of_other_shape(came: str, x: Tensor, g: Tensor, width: int) -> str:
+    return (
+        f"the gradient of x has the shape {came}, and x has {list(x.shape)}. The rows of "
+        f"grad_output have {g.shape[-1]} numbers. How many zeros does each end need, so that "
+        f"windows of {width} give {x.shape[-1]} numbers?"
+    )
+
+
+def fake_agrees(answer: Any) -> Verdict | None:
+    """Compare what the fake and the operator return, for several numbers of leading dims."""
+    for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
+        x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
+        with silence():
+            told = _wrong_fake(answer, x, width)
+        if told:
+            return wrong(f"{RIGHT_SO_FAR} {told.replace('DIMS', dims)}")
+    return None
+
+
+def _wrong_fake(answer: Any, x: Tensor, width: int) -> str:
+    real = answer(x, width)
+    with FakeTensorMode() as mode:
+        given = mode.from_tensor(x)
+        try:
+            came = answer(given, width)
+        except RecursionError:
+            return (
+                "the fake calls the operator, and for a tensor without values this is the fake "
+                "again. Make an empty tensor of the right shape."
+            )
+        except Exception as error:
+            if is_unfinished(error, answer) or "no fake impl" in str(error):
+                return ""  # opcheck reports both
+            return (
+                f"the fake raises an exception: {said(error).rstrip('.')}. Its tensor has no "
+                "values, so the fake can only make an empty tensor of the right shape."
+            )
+        if not isinstance(came, Tensor):
+            return f"the fake returns {type(came).__name__}. Return an empty tensor."
+        if came.untyped_storage()._cdata == given.untyped_storage()._cdata:
+            return (
+                "the fake returns a view of x. The operator returns new memory, so make a tensor."
+            )
+        if came.shape != real.shape:
+            return (
+                f"with DIMS, the fake returns the shape {tuple(came.shape)}, and the operator "
+                f"returns {tuple(real.shape)}. x has {tuple(x.shape)}, and width is {width}."
+            )
+        if came.dtype != real.dtype:
+            return (
+                f"the fake returns {came.dtype}, and the operator returns {real.dtype}. Make the "
+                "tensor with x.new_empty, which has the dtype of x."
+            )
+        if came.stride() != real.stride() and came.is_contiguous():
+            return (
+                f"the operator returns a part of a longer row: its strides are {real.stride()}. A "
+                f"new tensor of this shape has {came.stride()}, as the fake says. Copy the result."
+            )
+    return ""
 
 
 def passes_opcheck(answer: Any) -> Verdict | None:
@@ -130,8 +258,8 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
             return unfinished(f"values and gradient are right; {part} is still to be written.")
         cause = cause.__cause__
     if "no fake impl" in str(failure):
-        return wrong(f"values and gradient are right, but {NO_FAKE}")
-    return wrong(f"values and gradient are right, but {promise} opcheck: {said(failure)}")
+        return wrong(f"{RIGHT_SO_FAR} {NO_FAKE}")
+    return wrong(f"{RIGHT_SO_FAR} {promise} opcheck: {said(failure)}")
 
 
 def differentiates_twice(answer: Any) -> Verdict | None:
@@ -191,6 +319,7 @@ EXERCISE = RoutineExercise(
         is_an_operator,
         keeps_its_arguments,
         has_gradients,
+        fake_agrees,
         passes_opcheck,
         differentiates_twice,
         compiles_in_one_graph,

@@ -142,6 +142,19 @@ EXERCISE = RoutineExercise(
     suspects={
         "The result has no negative numbers. What should x = -2 become?": one_sided,
         "Numbers beyond the threshold should move toward 0 by t, but they stay the same.": hard,
+        "Negative numbers move away from 0. They must move toward 0 by t.": (
+            lambda x, t: torch.where(x.abs() > t, x - t, 0.0)
+        ),
+        "The result is |x| - t, without the sign of x.": lambda x, t: (x.abs() - t).clamp(min=0),
+        "Numbers within the threshold stay the same. They must become 0.": (
+            lambda x, t: torch.where(x.abs() > t, x - t * x.sign(), x)
+        ),
+        "The result is x limited to -t and t. The soft threshold is what this cuts off.": (
+            lambda x, t: x.clamp(-t, t)
+        ),
+        "The result is x - t for all numbers. It must be 0 near 0, and x + t below -t.": (
+            lambda x, t: x - t
+        ),
     },
     trials=(leaves_x_alone, reads_any_layout, takes_float32, refuses_integers),
     rtol=1e-12,

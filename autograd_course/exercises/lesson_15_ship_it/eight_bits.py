@@ -86,6 +86,23 @@ def integers(weight: Tensor) -> Tensor:
     return eight_bits(weight) / _scales(weight)
 
 
+def _largest(weight: Tensor) -> Tensor:
+    return weight.abs().amax(1, keepdim=True)
+
+
+def scaled(
+    scales: Callable[[Tensor], Tensor], *, low: int = -128, eps: bool = True
+) -> Callable[[Tensor], Tensor]:
+    """Return a quantization with other scales, another smallest integer, or without eps."""
+
+    def quantized(weight: Tensor) -> Tensor:
+        s = scales(weight)
+        s = s.clamp(min=torch.finfo(weight.dtype).eps) if eps else s
+        return s * (weight / s).round().clamp(low, 127)
+
+    return quantized
+
+
 def leaves_the_weight(routine: Routine) -> Verdict | None:
     """Check that the function does not change the weight."""
     weight = rows(torch.Generator().manual_seed(0), 3, 4)
@@ -178,6 +195,30 @@ EXERCISE = RoutineExercise(
         ),
         "This scale maps the largest magnitude to 127, but the exercise asks for 127.5.": by_127,
         "These are the integers. Multiply them by the scale of their row.": integers,
+        "All rows share one scale. Compute the largest magnitude of each row.": scaled(
+            lambda weight: weight.abs().amax() / 127.5
+        ),
+        "Each column has a scale. Compute the largest magnitude of each row.": scaled(
+            lambda weight: weight.abs().amax(0, keepdim=True) / 127.5
+        ),
+        "This scale maps the largest magnitude to 128, but the exercise asks for 127.5.": scaled(
+            lambda weight: _largest(weight) / 128
+        ),
+        "This scale maps the largest magnitude to 255, which is the whole range. Half of it is "
+        "127.5.": scaled(lambda weight: _largest(weight) / 255),
+        "This scale maps the largest magnitude to 1. Divide it by 127.5.": scaled(_largest),
+        "This scale is the upside-down one: divide the weight by s, and multiply by s.": scaled(
+            lambda weight: 127.5 / _largest(weight).clamp(min=torch.finfo(weight.dtype).eps)
+        ),
+        "The smallest integer is -127 here, but a signed integer of eight bits begins at -128.": (
+            scaled(lambda weight: _largest(weight) / 127.5, low=-127)
+        ),
+        "A row of zeros has the scale 0, and 0 / 0 is nan. The scale must be at least eps.": scaled(
+            lambda weight: _largest(weight) / 127.5, eps=False
+        ),
+        "All negative numbers become 0. A signed integer of eight bits begins at -128.": scaled(
+            lambda weight: _largest(weight) / 127.5, low=0
+        ),
     },
     trials=(leaves_the_weight, trains),
     seconds=LONGEST,

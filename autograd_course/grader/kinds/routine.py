@@ -7,7 +7,7 @@ of the exercise, until it finds a mistake.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from autograd_course.execution import (
     prepare,
     raised_by,
     run_routine,
+    told,
 )
 from autograd_course.grader.comparison import Source, difference, recognized
 from autograd_course.grader.exercise import RoutineExercise
@@ -109,26 +110,60 @@ class RoutineOrder:
         """Compare the answer's results with the reference's results for the same inputs."""
         exercise, results = self.exercise, self.witness.called(sample, inputs)
         if isinstance(results, Raised):
-            return _raised(results)
+            return _raised(results, self._known_raised(results, inputs))
         expected = as_tuple(exercise.reference(*copied(inputs)))
         close = exercise.rtol, exercise.atol
         found = difference(results, expected, _RESULT, *close)
         if found is None:
             return None
-        earlier = (
-            (copied(other), as_tuple(exercise.reference(*copied(other))))
-            for other in before(self.samples, inputs)
-        )
-        known = recognized(results, exercise.suspects, copied(inputs), *close, [*earlier])
+        earlier = [*self._earlier(inputs)]
+        known = recognized(results, exercise.suspects, copied(inputs), *close, earlier)
         return Verdict(ResultDiffers(found, known))
+
+    def _earlier(self, inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
+        """Yield the samples before this one, each with the right results."""
+        for other in before(self.samples, inputs):
+            yield copied(other), as_tuple(self.exercise.reference(*copied(other)))
+
+    def _known_raised(self, came: Raised, inputs: Inputs) -> str:
+        """Return the sentence about the first suspect that raises the same exception here.
+
+        As the answer was right on the earlier samples, the suspect must be right there too.
+        """
+        exercise = self.exercise
+        for sentence, suspect in exercise.raising.items():
+            if came.told.startswith(_beginning(suspect, inputs)) and all(
+                _is_right(suspect, other, right, exercise) for other, right in self._earlier(inputs)
+            ):
+                return sentence
+        return ""
 
     def _tried(self) -> Verdict | None:
         came = self.witness.tried()
         return _raised(came) if isinstance(came, Raised) else came
 
 
-def _raised(came: Raised) -> Verdict:
-    return Verdict(Unwritten(came.unwritten) if came.unwritten else CodeRaised(came.told))
+def _raised(came: Raised, known: str = "") -> Verdict:
+    if came.unwritten:
+        return Verdict(Unwritten(came.unwritten))
+    return Verdict(CodeRaised(came.told, known=known))
+
+
+def _beginning(suspect: Routine, inputs: Inputs) -> str:
+    """Return how the report on an answer begins that raises the suspect's exception."""
+    try:
+        suspect(*copied(inputs))
+    except Exception as error:
+        return told(error, suspect).partition(" (line ")[0].rstrip(".")
+    return "\0"  # no report contains this
+
+
+def _is_right(suspect: Routine, inputs: Inputs, right: Inputs, exercise: RoutineExercise) -> bool:
+    try:
+        results = as_tuple(suspect(*copied(inputs)))
+    except Exception:
+        return False
+    return difference(results, right, rtol=exercise.rtol, atol=exercise.atol) is None
 
 
 def passed(exercise: RoutineExercise) -> Verdict:

@@ -727,6 +727,36 @@ WRONG = [
         "wrong-region",
         lambda ctx, packed, g: (g * _unpacked(ctx, packed, range(8)), None),
     ),
+    *(
+        changed("invertible-coupling", mistake, rule, change, hint=hint)
+        for mistake, rule, hint, change in [
+            (
+                "first tanh of y2",
+                "gradient-mismatch",
+                "recomputes the first tanh from y2",
+                ("torch.tanh(x2 @ w)\n        grad_a", "torch.tanh(y2 @ w)\n        grad_a"),
+            ),
+            (
+                "no square",
+                "gradient-mismatch",
+                "in the second line is 1 - tanh here",
+                ("(1 - b**2)", "(1 - b)"),
+            ),
+            (
+                "a sum",
+                "gradient-mismatch",
+                "in the first line is 1 + tanh²",
+                ("(1 - a**2)", "(1 + a**2)"),
+            ),
+            (
+                "the inputs",
+                "gradient-mismatch",
+                "x1 and x2 in the place of",
+                ("save_for_backward(*output, w, v)", "save_for_backward(*inputs)"),
+            ),
+            ("no x2", "forward-mismatch", "does not add x2", ("y2 = x2 + torch", "y2 = torch")),
+        ]
+    ),
     Wrong("invertible-coupling", "saves the inputs", "oversaved", CouplingOfInputs),
     Wrong("invertible-coupling", "saves copies of the outputs", "oversaved", CouplingOfCopies),
     Wrong("invertible-coupling", "x2 as an array", "another kind of object", CouplingWithAnArray),

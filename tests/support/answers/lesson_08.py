@@ -270,6 +270,214 @@ def tiled_with(causal: str) -> Any:
     return rewritten("attention-tiled", ("columns > rows[:, None]", causal))
 
 
+MISTAKES_IN_TILES: list[tuple[str, str, str, tuple[str, str]]] = [
+    (f"tiles: {mistake}", "forward-mismatch", hint, change)
+    for mistake, hint, change in [
+        ("no √E", "not divided by √E", (" / math.sqrt(q_i.shape[-1])", "")),
+        ("E", "by E, not by", ("math.sqrt(q_i.shape[-1])", "q_i.shape[-1]")),
+        ("the root of a tile", "the size of a tile", ("q_i.shape[-1])", "k_j.shape[-2])")),
+        ("a factor upside down", "All outputs are nan", ("(before - high)", "(high - before)")),
+        (
+            "the maximum of a tile",
+            "the running maximum by its own",
+            ("torch.maximum(high, s.amax(-1, keepdim=True))", "s.amax(-1, keepdim=True)"),
+        ),
+        ("exp(S)", "relative to the maximum", ("exp(s - high)\n", "exp(s)\n")),
+        ("a new sum", "running sum starts", ("rescale * total + weights", "weights")),
+        ("a new output", "running output starts", ("rescale * mixed + ", "")),
+        ("softmax of a tile", "a softmax of its own", ("torch.exp(s - high)\n", "s.softmax(-1)\n")),
+        ("scores of 0", "The hidden scores are 0", ("-math.inf) if causal", "0) if causal")),
+        ("from i on", "from i on", ("columns > rows[:, None]", "columns < rows[:, None]")),
+        (
+            "exchanged positions",
+            "queries and keys exchanged",
+            ("columns > rows[:, None]", "columns - j + i > rows[:, None] - i + j"),
+        ),
+        ("exchanged i and j", "in the place of", (DROPPED, DROPPED.replace("i, j", "j, i"))),
+        ("no 1 / (1 - p)", "are not divided", (DROPPED, f"({DROPPED} > 0).to(s.dtype)")),
+        (
+            "the number of a tile",
+            "the number of the tile",
+            (DROPPED, DROPPED.replace("i, j", "i // block, j // block")),
+        ),
+        (
+            "no last keys",
+            "keys of the last tile are left out",
+            ("range(0, k.shape[-2], block):", "range(0, k.shape[-2] // block * block, block):"),
+        ),
+        (
+            "keys up to N",
+            "Loop over all blocks",
+            ("k.shape[-2], block):", "q_i.shape[-2], block):"),
+        ),
+        (
+            "no last queries",
+            "The last queries are missing",
+            ("q.shape[-2], block)\n", "q.shape[-2] // block * block, block)\n"),
+        ),
+    ]
+]
+MISTAKES_IN_TILES += [
+    (
+        "tiles: parts joined along dim 0",
+        "forward-raises",
+        "lie along dim -2",
+        ("torch.cat(parts, -2)", "torch.cat(parts, 0)"),
+    ),
+    (
+        "tiles: one maximum",
+        "overflow",
+        "the largest score of the whole tile",
+        ("s.amax(-1, keepdim=True)", "s.amax((-2, -1), keepdim=True)"),
+    ),
+    (
+        "tiles: a maximum from 0",
+        "overflow",
+        "begins at 0",
+        ("new_full((*q_i.shape[:-1], 1), -math.inf)", "new_zeros((*q_i.shape[:-1], 1))"),
+    ),
+    (
+        "tiles: L without a logarithm",
+        "gradient-mismatch",
+        "without its logarithm",
+        ("high + total.log()", "high + total"),
+    ),
+    (
+        "tiles: softmax of a tile in backward",
+        "gradient-mismatch",
+        "a softmax of each tile",
+        ("torch.exp(s - lse[..., rows, :])", "s.softmax(-1)"),
+    ),
+    (
+        "tiles: dK without √E",
+        "constant-factor",
+        "dK is not",
+        ("@ q_i", "@ q_i * q.shape[-1] ** 0.5"),
+    ),
+    (
+        "tiles: last dV",
+        "batch-dimension",
+        "dV contains only",
+        ("columns, :] += (f", "columns, :] = (f"),
+    ),
+    (
+        "tiles: keys up to N in backward",
+        "gradient-mismatch",
+        "runs to N",
+        ("range(0, k.shape[-2], block))", "range(0, q.shape[-2], block))"),
+    ),
+    (
+        "tiles: diagonal",
+        "gradient-mismatch",
+        "on the diagonal",
+        ("itertools.product(range", "zip(range"),
+    ),
+    (
+        "tiles: a row",
+        "backward-raises",
+        "L and D have (r, 1)",
+        ("(factor * p).mT @ g_i", "(factor * p) @ g_i"),
+    ),
+]
+
+
+LSE, DELTA = "(high + total.log()).squeeze(-1)", "(grad_out * out).sum(-1) - grad_lse"
+ROOT = " / math.sqrt(q.shape[-1])"
+TWICE: list[tuple[str, str, str, tuple[str, str]]] = [
+    (f"L: {mistake}", "forward-mismatch", hint, (LSE, change))
+    for mistake, hint, change in [
+        ("no maximum", "lacks the maximum", "total.log().squeeze(-1)"),
+        ("no logarithm", "sum without its logarithm", "(high + total).squeeze(-1)"),
+        ("the sum", "The second output is the sum of exp", "total.squeeze(-1)"),
+        ("the maximum", "is the maximum of each row", "high.squeeze(-1)"),
+        ("a column", "keeps the dim of the keys", "high + total.log()"),
+        ("queries", "runs over the queries", "s.logsumexp(-2)"),
+    ]
+]
+TWICE += [
+    (
+        "L: twice the maximum",
+        "forward-mismatch",
+        "do not subtract it",
+        ("torch.exp(s - high)", "torch.exp(s)"),
+    ),
+    (
+        "L is marked",
+        "missing-dependency",
+        "is marked as non-differentiable",
+        ("*output)", "*output)\n        ctx.mark_non_differentiable(output[1])"),
+    ),
+    (
+        "dS without √E",
+        "constant-factor",
+        "dQ and dK are not divided",
+        ("- delta.unsqueeze(-1)) / math.sqrt(q.shape[-1])", "- delta.unsqueeze(-1))"),
+    ),
+    (
+        "P without √E",
+        "gradient-mismatch",
+        "their scores are not divided",
+        (f"{ROOT} - lse", " - lse"),
+    ),
+    (
+        "D is a row",
+        "batch-dimension",
+        "along the keys",
+        ("delta.unsqueeze(-1)", "delta.unsqueeze(-2)"),
+    ),
+    (
+        "no D",
+        "gradient-mismatch",
+        "ignores that the weights",
+        (DELTA, "-grad_lse"),
+    ),
+]
+SUMMED = "g.unflatten(-3, (heads, -1)).sum(-3)"
+GROUPED: list[tuple[str, str, str, tuple[str, str]]] = [
+    (
+        "the first heads",
+        "gradient-mismatch",
+        "Only the first heads",
+        (SUMMED, "g[..., :heads, :, :]"),
+    ),
+    (
+        "all heads",
+        "gradient-mismatch",
+        "sums over all query heads",
+        (SUMMED, "g.sum(-3, keepdim=True) + torch.zeros_like(g[..., :heads, :, :])"),
+    ),
+    (
+        "other keys in dQ",
+        "gradient-mismatch",
+        "dQ reads the key heads",
+        (
+            "return grad_s @ keys",
+            "return grad_s @ k.repeat(*[1] * (k.dim() - 3), q.shape[-3] // heads, 1, 1)",
+        ),
+    ),
+    (
+        "values in turn",
+        "forward-mismatch",
+        "the query heads read the values 0 1 0 1",
+        ("v.repeat_interleave(group, -3)", "v.repeat(*[1] * (v.dim() - 3), group, 1, 1)"),
+    ),
+    (
+        "the first dim",
+        "forward-raises",
+        "count from the end",
+        ("v.repeat_interleave(group, -3)", "v.repeat_interleave(group, 0)"),
+    ),
+    (
+        "no √E",
+        "forward-mismatch",
+        "The scores are not divided by √E",
+        (f".mT{ROOT}\n        lse", ".mT\n        lse"),
+    ),
+    ("dS without √E", "constant-factor", "are not divided by √E", (f"- delta){ROOT}", "- delta)")),
+    ("no D", "gradient-mismatch", "ignores that the weights", (" - delta)", ")")),
+]
+
+
 WRONG = [
     changed(
         "masked-softmax",
@@ -683,6 +891,15 @@ WRONG = [
         ("k[..., j : j + block, :]", "k"),
         ("v[..., j : j + block, :]", "v"),
     ),
+    *(
+        changed("attention-tiled", mistake, rule, change, hint=hint)
+        for mistake, rule, hint, change in MISTAKES_IN_TILES
+    ),
+    *(
+        changed(exercise, mistake, rule, change, hint=hint)
+        for exercise, rows in {"attention-twice": TWICE, "attention-grouped": GROUPED}.items()
+        for mistake, rule, hint, change in rows
+    ),
     # Tier 5
     changed(
         "attention-twice",
@@ -739,7 +956,11 @@ WRONG = [
         ("(g.unflatten(-3, (heads, -1)).sum(-3) for g in (grad_k, grad_v))", "(grad_k, grad_v)"),
     ),
     changed(
-        "attention-grouped", "the mean over the group", "constant-factor", (".sum(-3)", ".mean(-3)")
+        "attention-grouped",
+        "the mean over the group",
+        "constant-factor",
+        (".sum(-3)", ".mean(-3)"),
+        hint="means over the heads",
     ),
     changed(
         "attention-grouped",

@@ -364,6 +364,114 @@ def _samples(mistake: str, rule: str, answer: Any) -> Wrong:
     return Wrong("per-sample-gradients", mistake, rule, answer)
 
 
+# Pieces of the right answers, and what replaces them
+EXPANDED = "tensor.expand(info.batch_size, *tensor.shape)"
+MOVED, APPLIED = "tensor.movedim(dim, 0)", "return Solve.apply(a, b), 0"
+RULES: list[tuple[str, str, list[tuple[str, str]]]] = [
+    (
+        "a transpose",
+        "with the other dims in the wrong order",
+        [(MOVED, "tensor.transpose(0, dim)")],
+    ),
+    ("movedim the other way", "dim 0 moved to dim 2", [(MOVED, "tensor.movedim(0, dim)")]),
+    ("the batch is moved to the end", "in the last dim", [(MOVED, "tensor.movedim(dim, -1)")]),
+    ("nothing is moved", "as it came", [(MOVED, "tensor")]),
+    ("0 counts as None", "Python counts 0 as false", [("dim is None", "not dim")]),
+    (
+        "in_dims in the wrong order",
+        "The entries of in_dims have the order",
+        [("in_dims, strict", "in_dims[::-1], strict")],
+    ),
+    (
+        "the batch is reshaped",
+        "but not for (0, 0)",
+        [(MOVED, "tensor.reshape(info.batch_size, *tensor.shape[1:])")],
+    ),
+    ("expanded at the end", "in front of (3,)", [(EXPANDED, "tensor.unsqueeze(-1)")]),
+    ("out_dims is None", "no batch dim", [(APPLIED, "return Solve.apply(a, b), None")]),
+    ("out_dims is a tuple", "must be one number", [(APPLIED, "return Solve.apply(a, b), in_dims")]),
+    ("out_dims is the last dim", "but your rule returns -1", [(APPLIED, f"{APPLIED[:-1]}-1")]),
+    ("only the result", "Return two things", [(APPLIED, "return Solve.apply(a, b)")]),
+    ("a and b exchanged", "b where it expects a", [(APPLIED, "return Solve.apply(b, a), 0")]),
+    ("vmap in the rule", "calls itself", [(APPLIED, "return vmap(Solve.apply)(a, b), 0")]),
+    ("no info", "without ctx", [("def vmap(info, ", "def vmap(")]),
+    ("another name in info", "info has two", [("info.batch_size", "info.size")]),
+    (
+        "only for samples without a batch",
+        "however many dims b has",
+        [(EXPANDED, "tensor.expand(info.batch_size, *[-1] * (2 - (tensor is b)))")],
+    ),
+]
+BY_X, BY_T = "(p * x_tangent).sum(-1)", "t_tangent * (y - (p * x).sum(-1)) / t"
+SAVED = "ctx.save_for_forward(*inputs, output)"
+P = "p = torch.softmax(x / t, -1)\n        return (p * x_tangent"
+TANGENTS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
+    (mistake, "wrong-jvp", hint, [change])
+    for mistake, hint, change in [
+        ("p is summed", "x is not multiplied by its tangent", (BY_X, "p.sum(-1)")),
+        ("t has no tangent", "temperature is not multiplied", (BY_T, BY_T[12:])),
+        ("a constant", "does not return zero", (BY_T, f"{BY_T} + 1")),
+        ("no part of x", "tangent of x has no effect", (BY_X, "0")),
+        ("no part of t", "of the temperature has no effect", (BY_T, "0")),
+        ("a product", "Add them", (f"{BY_X} + ", f"{BY_X} * ")),
+        ("two results", "returns 2 values", (f"{BY_X} + ", f"{BY_X}, ")),
+        ("all rows", "part of x is added over all rows", (BY_X, "(p * x_tangent).sum()")),
+        ("the row's dim is kept", "must not keep", (BY_X, "(p * x_tangent).sum(-1, keepdim=True)")),
+        ("no sum", "Print the shape of each term", (BY_X, "p * x_tangent")),
+        ("the softmax of x", "needs the softmax of x / t", (P, P.replace("x / t", "x"))),
+        ("a softmax of columns", "softmax over dim 0", (P, P.replace("-1", "0"))),
+        ("x over t", "is divided by t. The derivative", (BY_X, f"{BY_X} / t")),
+        ("not over t", "is not divided by t", (BY_T, BY_T[:-4])),
+        ("the sign of t", "temperature has the wrong sign", (f"+ {BY_T}", f"- {BY_T}")),
+        ("y plus", "must be subtracted from y", (BY_T, BY_T.replace("y - ", "y + "))),
+        ("y alone", "the sum of p x is missing", (BY_T, "t_tangent * y / t")),
+        ("y left out", "y is missing", (BY_T, BY_T.replace("y - ", "-"))),
+        ("the mean of x", "equal weights", (BY_T, BY_T.replace("(p * x).sum", "x.mean"))),
+        ("rows added", "as in backward", (BY_T, f"({BY_T}).sum()")),
+        ("another order", "in another order", (SAVED, "ctx.save_for_forward(output, *inputs)")),
+        ("no zeros", "Remove this call", (SAVED, f"{SAVED}; ctx.set_materialize_grads(False)")),
+    ]
+]
+TANGENTS += [
+    (
+        "backward's tensors in another order",
+        "backward-raises",
+        "The given backward unpacks x, t, y",
+        [("backward(*inputs, output)", "backward(output, *inputs)")],
+    ),
+    (
+        "one tangent",
+        "wrong-jvp",
+        "one tangent for each input",
+        [("x_tangent: Tensor, t_tangent: Tensor", "x_tangent: Tensor"), (f" + {BY_T}", "")],
+    ),
+]
+CALL, RULE = "(x.unsqueeze(0),)", "vmap(grad(of_one), in_dims=(None, 0, 0))"
+PER_SAMPLE: list[tuple[str, str, list[tuple[str, str]]]] = [
+    ("x has no batch dim", "expects one: add a dim of size 1 to x", [(CALL, "(x,)")]),
+    ("y has no batch dim", "add a dim of size 1 to y", [("y.unsqueeze(0)", "y")]),
+    ("the batch dim last", "as dim 0", [(CALL, "(x.unsqueeze(-1),)")]),
+    ("everything is mapped", "takes the parameters apart too", [("(None, 0, 0)", "0")]),
+    ("None for x", "The entry of x is 0", [("(None, 0, 0)", "(0, None, 0)")]),
+    ("dim 1 of x", "lie along dim 0 of x", [("(None, 0, 0)", "(None, 1, 0)")]),
+    ("an entry too few", "one entry for each argument", [("(None, 0, 0)", "(None, 0)")]),
+    ("grad of vmap", "Apply grad to the loss", [(RULE, "grad(vmap(of_one, (None, 0, 0)))")]),
+    ("the gradient of x", "a tensor, not a dict", [("grad(of_one)", "grad(of_one, argnums=1)")]),
+    (
+        "a list",
+        "by name",
+        [("{name: p.detach() for name, p in model.named_parameters()}", "[*model.parameters()]")],
+    ),
+    ("the samples in dim 1", "lie along dim 1", [("(None, 0, 0))", "(None, 0, 0), out_dims=1)")]),
+    ("flat", "is flattened", [("gradients.values()", "g.flatten(1) for g in gradients.values()")]),
+    ("times N", "too large by", [("gradients.values()", "len(x) * g for g in gradients.values()")]),
+    (
+        "own loss",
+        "the squared errors yourself",
+        [("loss(prediction, y.unsqueeze(0))", "((prediction - y) ** 2).sum()")],
+    ),
+]
+
 WRONG = [
     Wrong("predict-vmap-elements", "the whole batch", "hides the batch dim", [60, 20, 3, 60]),
     Wrong("predict-vmap-elements", "dim 0, not dim 2", "vmap hides dim 2", [15, 15, 3, 60]),
@@ -479,6 +587,18 @@ WRONG = [
         "summed",
         "The gradients of the",
         ("tuple(gradients.values())", "tuple(v.sum(0) for v in gradients.values())"),
+    ),
+    *(
+        Wrong("vmap-solve", mistake, "wrong-vmap", changed.answer("vmap-solve", *changes), hint)
+        for mistake, hint, changes in RULES
+    ),
+    *(
+        Wrong("jvp-smooth-maximum", mistake, rule, changed.answer("jvp-smooth-maximum", *it), hint)
+        for mistake, rule, hint, it in TANGENTS
+    ),
+    *(
+        changed("per-sample-gradients", mistake, sentence, *changes)
+        for mistake, sentence, changes in PER_SAMPLE
     ),
 ]
 

@@ -110,6 +110,32 @@ def shrinks_the_gradient(ctx: Any, y: Any, g: Any) -> Any:
 
 OPERATOR, FUNCTION = "soft-threshold-operator", "soft-threshold-function"
 
+SLOPES: list[tuple[str, str, str, Any]] = [
+    (
+        "one everywhere",
+        "wrong-region",
+        "The slope of x is 1 everywhere",
+        lambda _, y, g: (g, -(g * y.sign()).sum()),
+    ),
+    (
+        "the sign for x",
+        "wrong-region",
+        "The slope of x is the sign of y",
+        lambda _, y, g: (g * y.sign(), -(g * y.sign()).sum()),
+    ),
+    (
+        "no sign for the threshold",
+        "gradient-mismatch",
+        "is wrong for negative numbers",
+        lambda _, y, g: (g * (y != 0), -(g * (y != 0)).sum()),
+    ),
+    (
+        "a mean for the threshold",
+        "constant-factor",
+        "The gradient of the threshold is a mean",
+        lambda _, y, g: (g * (y != 0), -(g * y.sign()).mean()),
+    ),
+]
 WRONG = [
     Wrong(
         OPERATOR,
@@ -155,6 +181,7 @@ WRONG = [
     backward(
         FUNCTION, "shrinks the gradient instead", "nonlinear-in-grad-output", shrinks_the_gradient
     ),
+    *(backward(FUNCTION, mistake, rule, method, hint) for mistake, rule, hint, method in SLOPES),
     Wrong(FUNCTION, "saves the input", "oversaved", ThresholdSavesTheInput),
     Wrong(
         FUNCTION,

@@ -146,13 +146,13 @@ def wrong_bits(mistake: str, says: str, answer: Any) -> Wrong:
 
 
 WRONG_BITS = [
-    wrong_bits("one scale", "is wrong at", of_the_whole_matrix),
-    wrong_bits("columns", "is wrong at", lambda w: eight_bits(w, dim=0)),
+    wrong_bits("one scale", "All rows share one scale", of_the_whole_matrix),
+    wrong_bits("columns", "Each column has a scale", lambda w: eight_bits(w, dim=0)),
     wrong_bits("no clamp", "Clamp after you round", without_clamp),
     wrong_bits("cut off", "cuts off the fraction", lambda w: eight_bits(w, torch.trunc)),
     wrong_bits("127", "asks for 127.5", lambda w: eight_bits(w, divisor=127.0)),
     wrong_bits("no abs", "absolute values first", by_the_largest_number),
-    wrong_bits("no eps", "nan", without_eps),
+    wrong_bits("no eps", "A row of zeros has the scale 0", without_eps),
     wrong_bits("integers only", "the scale of their row", only_integers),
     wrong_bits("in place", "changes the weight", into_the_weight),
     wrong_bits("no gradient", "is zero everywhere", without_surrogate),
