@@ -94,6 +94,9 @@ print(f"ran all {len(notebook.cells)} cells")
 """
 
 
+RELATIVE_LINK = re.compile(r"\]\((?!https?://|#)[^)]+\)|src(?:set)?=\"(?!https?://)[^\"]+")
+
+
 class ReleaseError(Exception):
     """A step failed. The message names the step and shows its output."""
 
@@ -158,13 +161,17 @@ def build(tag: str | None) -> str:
 
 
 def contents() -> str:
-    """Check that no wheel contains a test or an authoring tool."""
+    """Check that no wheel contains a test or tool, and that PyPI can follow all links."""
     count = 0
     for wheel in sorted((ROOT / "dist").glob("*/*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             names = archive.namelist()
+            (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+            shown = archive.read(metadata).decode()
         if strays := [name for name in names if NOT_FOR_USERS.search(name)]:
             raise ReleaseError(f"{wheel.name} contains what no user needs: {', '.join(strays)}")
+        if links := RELATIVE_LINK.findall(shown):
+            raise ReleaseError(f"PyPI cannot follow these links of {wheel.name}: {links}")
         count += len(names)
     return f"{count} files in the wheels, and no test or tool among them"
 
