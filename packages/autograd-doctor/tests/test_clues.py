@@ -18,12 +18,14 @@ from mistaken import (
     WRONG_VALUES,
     A,
     B,
+    ClippedEverywhere,
     DependsOnMemory,
     Mistaken,
     OnlyOnTheExample,
     PartOfSeveral,
     WrongTwice,
     WrongValue,
+    quantized,
 )
 
 
@@ -61,6 +63,18 @@ def test_the_wrong_value_is_named(row: WrongValue) -> None:
     step = lines[int(with_it.rpartition(" ")[2]) - 1]
     assert row.right.split("`")[1].removesuffix("[1]") in step
     assert then == f"{row.then}."
+
+
+@pytest.mark.parametrize("role", ["reference", "surrogate"])
+def test_the_step_of_a_surrogate_is_named(role: str) -> None:
+    """With ``detach``, autograd's gradient of a reference is not the slope of its values."""
+    inputs = torch.linspace(-2, 2, 9, dtype=torch.float64), torch.tensor(0.31, dtype=torch.float64)
+    diagnosis = diagnose(ClippedEverywhere, inputs, **{role: quantized})
+    (finding,) = diagnosis.findings
+
+    assert finding.rule == "gradient-mismatch"
+    assert finding.clue is not None
+    assert "as if nothing happened in `torch.clamp(" in finding.clue.sentence
 
 
 def test_a_value_is_told_only_if_no_repair_says_more() -> None:

@@ -287,6 +287,8 @@ def establish(
         evidence,
         values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
     )
+    if declared and surrogate is None and _is_surrogate(evidence, declared):
+        evidence = replace(evidence, values=replace(evidence.values, surrogate=True))
     # find out where the reference is smooth
     if declared and surrogate is not None and mismatches(evidence):
         columns = declared.jacobian()
@@ -295,6 +297,26 @@ def establish(
             values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
         )
     return _with_conventions(evidence, declared) if declared else evidence
+
+
+FAR = 1e-2  # relative difference of two gradients that no rounding explains
+
+
+def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
+    """Whether a reference has another gradient than its values, as one with ``detach`` can have."""
+    cotangents = evidence.values.vjps[RANDOM].grad_outputs if RANDOM in evidence.values.vjps else ()
+    if not cotangents or not evidence.values.jacobian:
+        return False
+    g = flat_cotangent(evidence, cotangents)
+    for position, columns, known in zip(
+        evidence.wanted, evidence.values.jacobian, declared.gradients(cotangents), strict=True
+    ):
+        slope = _from_columns(columns, g, evidence.inputs[position])
+        off = (known - slope.value).abs().nan_to_num(0.0)
+        least = (100 * slope.tolerance).clamp_min(FAR * (size(known) + size(slope.value)))
+        if bool((off > least).any()):
+            return True
+    return False
 
 
 def in_16_bits(evidence: Evidence) -> bool:

@@ -269,6 +269,31 @@ class PartOfSeveral(Function):
         return grad @ w.mT, x.mT @ grad, grad.sum(0)
 
 
+def straight(x: Tensor) -> Tensor:
+    """Round, with the derivative 1."""
+    return x + (x.round() - x).detach()
+
+
+def quantized(x: Tensor, scale: Tensor) -> Tensor:
+    return torch.clamp(straight(x / scale), -3, 3) * scale
+
+
+class ClippedEverywhere(Function):
+    """The part of x in the gradient of the scale is there for clipped values as well."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        return (x / scale).round().clamp(-3, 3) * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, scale = ctx.saved_tensors
+        steps = (x / scale).round()
+        grad_scale = grad_output * (steps.clamp(-3, 3) - x / scale)
+        return grad_output * (steps.abs() <= 3), grad_scale.sum()
+
+
 @dataclass(frozen=True)
 class WrongValue:
     """A Function, its inputs, the wrong expression, what belongs there, and what is right then."""

@@ -275,11 +275,16 @@ OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that 
 
 
 def find_mistaken_step(
-    subject: Subject, finding: Finding, seen: Sequence[Evidence], seed: int
+    code: Callable[..., Any],
+    subject: Subject,
+    finding: Finding,
+    seen: Sequence[Evidence],
+    seed: int,
 ) -> Clue | None:
     """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
 
     Args:
+        code: ``forward`` as a plain callable, or a reference or surrogate in its place.
         subject: A Function.
         finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
@@ -290,7 +295,8 @@ def find_mistaken_step(
     found: Explanations = {}
     for number, evidence in enumerate(known[:SAMPLES]):
         try:
-            explained = _explanations(subject, evidence, seed, found if number else None)
+            recorded = RecordedForward(code, subject, evidence, seed)
+            explained = _explanations(recorded, evidence, found if number else None)
         except (*USERS, CannotDiagnoseError):
             return None
         found = (
@@ -341,7 +347,7 @@ def _fits(rule: str, mistake: Key) -> bool:
 
 
 def _explanations(
-    subject: Subject, evidence: Evidence, seed: int, only: Collection[Key] | None
+    recorded: RecordedForward, evidence: Evidence, only: Collection[Key] | None
 ) -> Explanations:
     """Return the mistakes that explain a wrong gradient, and the gradients that they explain.
 
@@ -356,7 +362,6 @@ def _explanations(
     ]
     if not wrong:
         return {}
-    recorded = RecordedForward(subject, evidence, seed)
     if not recorded.is_followed():
         return {}
     found: Explanations = {}

@@ -20,7 +20,6 @@ from autograd_doctor._execution.calls import USERS, is_users_file
 from autograd_doctor._execution.passes import gradients
 from autograd_doctor._execution.session import Session, Subject
 from autograd_doctor._numerics.tensors import as_tuple, is_float
-from autograd_doctor._probes.comparison import as_ordinary_code
 from autograd_doctor._repair.runner import is_right
 from autograd_doctor.evidence import RANDOM, Evidence
 
@@ -203,15 +202,19 @@ def _expression_of(frame: FrameType) -> ast.expr | None:
 
 
 class RecordedForward:
-    """The steps of the author's ``forward`` for one set of inputs, and their graph."""
+    """The steps of the author's ``forward`` for one set of inputs, and their graph.
 
-    def __init__(self, subject: Subject, evidence: Evidence, seed: int) -> None:
-        assert subject.function is not None
-        forward, self._recorder = as_ordinary_code(subject.function), _Recorder()
+    ``code`` is ``forward`` as a plain callable, or a reference or surrogate in its place.
+    """
+
+    def __init__(
+        self, code: Callable[..., Any], subject: Subject, evidence: Evidence, seed: int
+    ) -> None:
+        self._recorder = _Recorder()
 
         def recorded(*args: Any) -> Any:
             with self._recorder:
-                return forward(*args)
+                return code(*args)
 
         plain = replace(subject, call=recorded, function=None)
         self._run = Session(plain, evidence.inputs, evidence.wanted, seed).run(watched=False)

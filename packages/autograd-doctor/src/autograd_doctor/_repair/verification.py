@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
@@ -31,9 +31,11 @@ from autograd_doctor._pipeline import (
     conclude,
     has_error,
 )
+from autograd_doctor._probes.comparison import as_ordinary_code
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.mistaken_step import find_mistaken_step
+from autograd_doctor._repair.recorded_forward import RecordedForward
 from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._repair.source import method_of
@@ -143,16 +145,43 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         seed: The seed of the diagnosis.
         finding: A finding about wrong values.
     """
-    if case.subject.function is None or case.surrogate is not None:
+    code = _differentiable(case, seen[0], seed)
+    if code is None:
         return None
     for find in (
-        partial(find_mistaken_step, case.subject, finding, seen, seed),
-        partial(find_wrong_value, case.subject, seen, seed),
+        partial(find_mistaken_step, code, case.subject, finding, seen, seed),
+        partial(find_wrong_value, code, case.subject, seen, seed),
     ):
         with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
             if found := find():
                 return found
     return None
+
+
+def _differentiable(case: Case, example: Evidence, seed: int) -> Callable[..., Any] | None:
+    """Return code in the author's file that autograd differentiates as expected.
+
+    This is ``forward``, or else the surrogate or reference. If there is none, return ``forward``.
+    """
+    function = case.subject.function
+    if function is None:
+        return None
+    forward = as_ordinary_code(function)
+    choices = [] if example.values.surrogate else [forward]
+    if (declared := case.surrogate or case.reference) and _file(declared) == _file(
+        function.forward
+    ):
+        choices.append(declared)
+    for code in choices:
+        with suppress(*USERS, CannotDiagnoseError):
+            if RecordedForward(code, case.subject, example, seed).is_followed():
+                return code
+    return choices[0] if choices else None
+
+
+def _file(code: Callable[..., Any]) -> str:
+    known: str = getattr(getattr(code, "__code__", None), "co_filename", "")
+    return known
 
 
 def _on_cpu(case: Case) -> Case:
@@ -478,16 +507,29 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
 def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments with one length changed in all tensors that have it.
 
-    If the Function does not accept a length, the length is doubled, because another length may have
-    to divide it.
+    Usually, the length is reduced by 1. If the Function does not accept this, the length is
+    increased by 1, because a length of another tensor may be half of it. If this is not accepted
+    either, the length is doubled, because another length may have to divide it.
     """
     tensors = [value for value in case.args if isinstance(value, Tensor)]
     lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
     for length in islice(lengths, LENGTHS):
-        other = tuple(_leaf(with_other_length(it, length), it) for it in case.args)
-        if not _accepts(case, other, seed):
-            other = tuple(_leaf(_with_twice_the_length(it, length), it) for it in case.args)
-        yield other
+        for change in (with_other_length, _with_one_more, _with_twice_the_length):
+            other = tuple(_leaf(change(it, length), it) for it in case.args)
+            if change is _with_twice_the_length or _accepts(case, other, seed):
+                yield other
+                break
+
+
+def _with_one_more(value: Any, length: int) -> Any:
+    """Append a changed copy of the first slice along each dim of this length."""
+    if not isinstance(value, Tensor):
+        return value
+    for dim in range(value.dim()):
+        if value.shape[dim] == length:
+            first = value.narrow(dim, 0, 1)
+            value = torch.cat([value, 0.75 * first if is_float(value) else first], dim)
+    return value
 
 
 def _with_twice_the_length(value: Any, length: int) -> Any:
@@ -534,7 +576,8 @@ def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str,
 
 def _is_mask(value: Tensor) -> bool:
     """Whether a floating-point tensor contains only 0 and 1, and both of them, as a mask does."""
-    return value.unique().tolist() == [0, 1]
+    found: list[float] = value.unique().tolist()
+    return found == [0, 1]
 
 
 def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:

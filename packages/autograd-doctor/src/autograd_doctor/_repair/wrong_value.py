@@ -76,10 +76,13 @@ class _Values:
                 yield tuple(numbers), first
 
 
-def find_wrong_value(subject: Subject, seen: Sequence[Evidence], seed: int) -> Clue | None:
+def find_wrong_value(
+    code: Callable[..., Any], subject: Subject, seen: Sequence[Evidence], seed: int
+) -> Clue | None:
     """Return the expressions of ``backward`` that make gradients wrong, or ``None`` if unknown.
 
     Args:
+        code: ``forward`` as a plain callable, or a reference or surrogate in its place.
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
@@ -101,7 +104,7 @@ def find_wrong_value(subject: Subject, seen: Sequence[Evidence], seed: int) -> C
     for evidence in known[:SAMPLES]:
         question = _question(evidence)
         try:
-            recorded = RecordedForward(subject, evidence, seed)
+            recorded = RecordedForward(code, subject, evidence, seed)
             graph = runner.graph(question)
             if graph is None:
                 return None
