@@ -217,7 +217,7 @@ COMMANDS = {
     "grade 01_template.py --exercise square": (1, "You have not written `forward` yet"),
     "reset 01": (1, f"Get a complete copy of the course with {GET}"),
     "classroom grade homework --exercises square": (0, "1 answer graded"),
-    "classroom grade homework --dask tcp://127.0.0.1:9": (1, "autograd-course[dask]"),
+    "classroom grade homework --dask tcp://127.0.0.1:9": (1, "autograd-classroom[dask]"),
     "classroom report homework-grades/gradebook.sqlite": (0, "square"),
     "classroom gradescope autograder.zip --exercises 01": (0, "wrote autograder.zip"),
     "classroom nbgrader course --exercises 01": (1, "name your copy of the course with --course"),
