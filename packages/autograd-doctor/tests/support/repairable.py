@@ -237,6 +237,10 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return 1 + torch.rand(*shape, generator=generator, dtype=torch.float64)
 
 
+def complex_draw(*shape: int) -> Tensor:
+    return torch.complex(draw(*shape), draw(*shape, seed=1))
+
+
 MISTAKES = [
     Mistake(
         "the output saved for the input",
@@ -552,6 +556,18 @@ class Sparse(Function):
         return grad_x, None, None
 
 
+class ComplexProduct(Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(z, w)
+        return z * w
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        z, w = ctx.saved_tensors
+        return grad_output * w, grad_output * z.conj()
+
+
 class Repeated(Function):
     """The copies of ``repeat_interleave`` are neighbors."""
 
@@ -762,6 +778,13 @@ MISTAKES += [
         lambda: (draw(3, 2), torch.tensor([0, 1, 1, 2]), torch.tensor([2, 2, 0, 0])),
         ["grad_x.index_add_(0, row, grad_output[col])"],
         ["grad_x.index_add_(0, col, grad_output[row])"],
+    ),
+    Mistake(
+        "a conjugate",
+        ComplexProduct,
+        lambda: (complex_draw(3, 4), complex_draw(3, 4)),
+        ["return grad_output * w, grad_output * z.conj()"],
+        ["return grad_output * w.conj(), grad_output * z.conj()"],
     ),
     Mistake(
         "neighbors that are copies",

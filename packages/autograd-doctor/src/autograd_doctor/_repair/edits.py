@@ -1452,14 +1452,30 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a dim or merge two dims, so that two shapes match."""
+    """Add a dim or merge two dims, so that two shapes match.
+
+    Code that can run repeatedly is left out, because a tensor could get another dim each time,
+    until no memory is left. This includes helper functions.
+    """
+    if scope.method.name != "backward":
+        return
+    repeated = {id(node) for loop in _repeated(scope) for node in ast.walk(loop)}
     for place, node in [*_values(scope), *_inner(scope)]:
-        if not _tensors_of(node):
+        if not _tensors_of(node) or id(node) in repeated:
             continue
         named = [f"unsqueeze({dim})" for dim in scope.dims[:-3]]
         for call in (*named, "unsqueeze(-1)", "unsqueeze(0)"):
             yield place, _method(node, call)
         yield place, ast.Subscript(node, parse("(..., None, None)"), ast.Load())
+
+
+def _repeated(scope: Scope) -> Iterator[ast.AST]:
+    """Yield the loops of a method, and the functions that it defines, because a loop may call
+    them.
+    """
+    for _, node in scope.places:
+        if isinstance(node, ast.For | ast.While | ast.Lambda | ast.FunctionDef | ast.comprehension):
+            yield node
 
 
 def missing_reshapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:

@@ -522,14 +522,25 @@ def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _with_one_more(value: Any, length: int) -> Any:
-    """Append a changed copy of the first slice along each dim of this length."""
+    """Append a changed copy of the first slice along each dim of this length.
+
+    If all integers are distinct, the next integer is appended, so that a permutation stays one.
+    """
     if not isinstance(value, Tensor):
         return value
     for dim in range(value.dim()):
         if value.shape[dim] == length:
-            first = value.narrow(dim, 0, 1)
-            value = torch.cat([value, 0.75 * first if is_float(value) else first], dim)
+            more = value.narrow(dim, 0, 1)
+            if is_float(value):
+                more = 0.75 * more
+            elif value.dim() == 1 and _are_distinct(value):
+                more = value.max().reshape(1) + 1
+            value = torch.cat([value, more], dim)
     return value
+
+
+def _are_distinct(integers: Tensor) -> bool:
+    return integers.dtype != torch.bool and integers.unique().numel() == integers.numel()
 
 
 def _with_twice_the_length(value: Any, length: int) -> Any:
@@ -545,7 +556,7 @@ def _with_twice_the_length(value: Any, length: int) -> Any:
             copy = value.flip(dim)
             if is_float(value):
                 copy = 0.75 * copy
-            elif value.dtype != torch.bool and value.unique().numel() == value.numel():
+            elif _are_distinct(value):
                 copy = copy + length
             value = torch.cat([value, copy], dim)
     return value
@@ -576,8 +587,7 @@ def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str,
 
 def _is_mask(value: Tensor) -> bool:
     """Whether a floating-point tensor contains only 0 and 1, and both of them, as a mask does."""
-    found: list[float] = value.unique().tolist()
-    return found == [0, 1]
+    return not value.is_complex() and {*value.unique().tolist()} == {0, 1}
 
 
 def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:
