@@ -10,13 +10,18 @@
    for x, and y/r · grad_r + x/r² · grad_theta for y.
 """
 
+from typing import Any
+
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive, shaped
-from autograd_course.grader.suspecting import returning
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def to_polar(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,6 +42,20 @@ def exchanged(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tens
     return grad_x, y / r * of_r + x / r**2 * of_theta
 
 
+def divides_by_x(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a gradient of the angle that is that of the arctangent of y / x."""
+    x, y = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+    if all(bool(grad.isfinite()) for grad in returned_by(function, (x, y))):
+        return None
+    return found(
+        "non-finite",
+        "The formula divides by x.",
+        {},
+        "On the y-axis, x is 0, and your formula divides by x. The angle changes smoothly there. "
+        "Simplify its derivatives until only r² is in the denominator.",
+    )
+
+
 EXERCISE = FunctionExercise(
     answer="ToPolar",
     points=3,
@@ -44,7 +63,10 @@ EXERCISE = FunctionExercise(
     minutes=15,
     section="Several inputs, several outputs",
     reference=to_polar,
-    samplers=shaped(off_axis, count=2),
+    samplers={
+        **shaped(off_axis, count=2),
+        "points on the y-axis": lambda rng: (torch.zeros(4, dtype=torch.float64), off_axis(rng, 4)),
+    },
     suspects={
         "Output 0 is x² + y², the square of r. The square root is missing.": lambda x, y: (
             x * x + y * y,
@@ -66,4 +88,5 @@ EXERCISE = FunctionExercise(
         ),
     },
     checks=CONDUCT,
+    causes=(divides_by_x,),
 )

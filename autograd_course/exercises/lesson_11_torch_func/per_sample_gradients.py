@@ -38,16 +38,20 @@ def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> 
 
 
 class Gated(nn.Module):
-    """A linear layer and a smooth maximum over its outputs, with a learned temperature."""
+    """A linear layer and a smooth maximum over its outputs, with a learned temperature.
+
+    The outputs have a weight that is a buffer, not a parameter.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.layer, self.temperature = nn.Linear(3, 5), nn.Parameter(torch.tensor(0.5))
+        self.register_buffer("weight", torch.tensor([1.0, 2.0, 1.0, 2.0, 1.0]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return one number for each row."""
         call: Any = SmoothMaximum.apply
-        result: Tensor = call(self.layer(x), self.temperature)
+        result: Tensor = call(self.weight * self.layer(x), self.temperature)
         return result
 
 
@@ -208,10 +212,14 @@ EXERCISE = RoutineExercise(
     samplers={
         "two layers": layers,
         "a classifier of images, which needs a batch of one: (1, channels, …)": images,
-        "a model with a Function in it": gated,
+        "a model with a Function and a buffer in it": gated,
         "a batch of one": lambda rng: layers(rng, 1),
     },
     suspects={
+        "state_dict contains the buffers too, such as running statistics. Differentiate only the "
+        "parameters: named_parameters.": _vmapped(
+            collect=lambda model: {k: value.detach() for k, value in model.state_dict().items()}
+        ),
         "Every sample has the gradient of the whole batch. Differentiate the loss of one sample.": (
             of_the_batch
         ),

@@ -530,6 +530,17 @@ WRONG = [
         "entries only for arguments that were passed",
     ),
     Wrong(
+        "to-polar",
+        "the arctangent of y / x",
+        "non-finite",
+        changed(
+            "ToPolar",
+            ("y / r ** 2 * grad_theta", "y / x**2 / (1 + (y / x) ** 2) * grad_theta"),
+            ("x / r ** 2 * grad_theta", "1 / x / (1 + (y / x) ** 2) * grad_theta"),
+        ),
+        "your formula divides by x",
+    ),
+    Wrong(
         "linear",
         "sums over an empty list of dims",
         "gradient-shape",

@@ -410,6 +410,22 @@ CAUSES = [
     ),
     Wrong(
         "broadcast-multiply",
+        "sums over an empty list of dims, then reshapes",
+        "backward-raises",
+        changed(
+            "BroadcastMultiply",
+            (
+                "while grad.dim() > len(shape):",
+                "extra = grad.dim() - len(shape)\n"
+                "dims = [*range(extra), *(extra + k for k, n in enumerate(shape) if n == 1)]\n"
+                "return grad.sum(dims, keepdim=True).reshape(shape)\n"
+                "while grad.dim() > len(shape):",
+            ),
+        ),
+        "summed over all dims",
+    ),
+    Wrong(
+        "broadcast-multiply",
         "leaves a gradient alone that has as many elements",
         "unreduced-broadcast",
         changed(

@@ -576,6 +576,12 @@ WRONG = [
     ),
     changed(
         "per-sample-gradients",
+        "buffers too",
+        "state_dict contains the buffers",
+        ("model.named_parameters()", "model.state_dict().items()"),
+    ),
+    changed(
+        "per-sample-gradients",
         "no vmap",
         "There is one gradient",
         ("vmap(grad(of_one), in_dims=(None, 0, 0))", "grad(of_one)"),

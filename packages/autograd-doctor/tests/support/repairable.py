@@ -568,6 +568,67 @@ class ComplexProduct(Function):
         return grad_output * w, grad_output * z.conj()
 
 
+class Recurrence(Function):
+    """The state of a row stays the same after its end."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, lengths: Tensor) -> Tensor:
+        states = [torch.ones_like(x[:, 0])]
+        for t in range(x.shape[1]):
+            states.append(torch.where(t < lengths, states[-1] * w + x[:, t], states[-1]))
+        ctx.save_for_backward(torch.stack(states), w, lengths)
+        return states[-1]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        states, w, lengths = ctx.saved_tensors
+        g, grad_w = grad_output, torch.zeros_like(w)
+        grad_x = grad_output.new_zeros(len(g), len(states) - 1)
+        for t in range(len(states) - 2, -1, -1):
+            grad_x[:, t] = g * (t < lengths)
+            grad_w += (g * states[t]).sum()
+            g = torch.where(t < lengths, g * w, g)
+        return grad_x, grad_w, None
+
+
+class MaskedMean(Function):
+    """The deviation from the mean of the elements that count."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
+        weight = mask.to(x)
+        count = weight.sum(-1, keepdim=True)
+        ctx.save_for_backward(weight, count)
+        mean = (x * weight).sum(-1, keepdim=True) / count
+        return (x - mean) * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        weight, count = ctx.saved_tensors  # noqa: RUF059
+        grad = grad_output * weight
+        return (grad - grad.mean(-1, keepdim=True)) * weight, None
+
+
+class Flagged(Function):
+    """The flag of each name is that of the argument before."""
+
+    @staticmethod
+    def forward(ctx: Any, index: Tensor, table: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(index, table, scale)
+        return table[index] * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        index, table, scale = ctx.saved_tensors
+        of_table, of_scale = ctx.needs_input_grad[:2]
+        grad_table = grad_scale = None
+        if of_table:
+            grad_table = torch.zeros_like(table).index_add(0, index, grad_output * scale)
+        if of_scale:
+            grad_scale = (grad_output * table[index]).sum()
+        return None, grad_table, grad_scale
+
+
 class Repeated(Function):
     """The copies of ``repeat_interleave`` are neighbors."""
 
@@ -778,6 +839,27 @@ MISTAKES += [
         lambda: (draw(3, 2), torch.tensor([0, 1, 1, 2]), torch.tensor([2, 2, 0, 0])),
         ["grad_x.index_add_(0, row, grad_output[col])"],
         ["grad_x.index_add_(0, col, grad_output[row])"],
+    ),
+    Mistake(
+        "steps that do not count",
+        Recurrence,
+        lambda: (draw(3, 4), draw(1)[0], torch.tensor([4, 2, 3])),
+        ["grad_w += (g * states[t]).sum()"],
+        ["grad_w += (g * states[t] * (t < lengths)).sum()"],
+    ),
+    Mistake(
+        "a mean over the elements that count",
+        MaskedMean,
+        lambda: (draw(3, 5), torch.arange(5) < torch.tensor([[3], [5], [2]])),
+        ["return (grad - grad.mean(-1, keepdim=True)) * weight, None"],
+        ["return (grad - grad.sum(-1, keepdim=True) / count) * weight, None"],
+    ),
+    Mistake(
+        "flags of other arguments",
+        Flagged,
+        lambda: (torch.tensor([0, 2, 2]), draw(3, 4), draw(1)[0]),
+        ["of_table, of_scale = ctx.needs_input_grad[:2]"],
+        ["of_table, of_scale = ctx.needs_input_grad[1:]"],
     ),
     Mistake(
         "a conjugate",

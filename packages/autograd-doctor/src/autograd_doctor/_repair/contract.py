@@ -12,7 +12,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 
 from autograd_doctor._repair.edits import Edit, Place, parse
 from autograd_doctor._repair.source import Fix, Method
@@ -817,6 +817,35 @@ def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         yield tuple(edits)
 
 
+def ask_other_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes of a statement that unpacks some of the flags, such as the first three.
+
+    In ``need_x, _, need_w = ctx.needs_input_grad``, each name has the flag of another input.
+    """
+    method, count = definition["backward"], len(definition.parameters)
+    if method is None or count > MOST_ARGUMENTS:
+        return
+    for place, node in nodes_of(method):
+        match node:
+            case ast.Assign([ast.Tuple(names)], ast.Subscript(flags, ast.Slice())) if _is_on(
+                flags, method.ctx, "needs_input_grad"
+            ):
+                texts, value = [*map(ast.unparse, names)], ast.unparse(flags)
+                choices = combinations(range(count), len(names))
+                for chosen in sorted(choices, key=lambda it: it[-1] - it[0]):
+                    by_position = dict(zip(chosen, texts, strict=True))
+                    first, last = chosen[0], chosen[-1] + 1
+                    first = first if last - first == len(names) else 0
+                    targets = ", ".join(by_position.get(k, "_") for k in range(first, last))
+                    bounds = f"[{first or ''}:{last if last < count else ''}]"
+                    new = f"{targets} = {value}{'' if bounds == '[:]' else bounds}"
+                    if new != ast.unparse(node):
+                        yield ((method, _edit(place, _statement(new))),)
+
+
+MOST_ARGUMENTS = 6  # so that there are at most 20 ways to choose the flags
+
+
 def _is_flag(node: ast.AST, method: Method) -> bool:
     """Whether a node is an element of ``ctx.needs_input_grad``."""
     return isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
@@ -1061,12 +1090,12 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "no-double-backward": (make_differentiable,),
     "silent-double-backward": (compute_in_backward, make_differentiable),
     "dim-argument": (use_argument,),
-    "frozen-input": (renumber_flags, ask_other_flag),
+    "frozen-input": (renumber_flags, ask_other_flags, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
-    "missing-gradient": (renumber_flags, ask_for_own_flag, ask_other_flag),
+    "missing-gradient": (renumber_flags, ask_other_flags, ask_for_own_flag, ask_other_flag),
 }
 
 

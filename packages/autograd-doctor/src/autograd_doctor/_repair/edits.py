@@ -1301,6 +1301,35 @@ class _Complements(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
+def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``g.mean(-1)`` with ``g.sum(-1) / count``, as for a mean over valid elements."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(ast.Attribute(value, "mean"), args, keywords) if not is_module(value):
+                total = ast.Call(ast.Attribute(value, "sum", ast.Load()), args, keywords)
+                for name in scope.names:
+                    yield place, ast.BinOp(total, ast.Div(), parse(name))
+
+
+def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Multiply the terms of a sum by a condition with which the method calls ``torch.where``.
+
+    In a recurrence over padded rows, ``torch.where`` keeps the old state after the end of a row.
+    Then the terms of such a step do not count.
+    """
+    calls = [node for _, node in scope.places if isinstance(node, ast.Call)]
+    known = dict.fromkeys(
+        ast.unparse(call.args[0])
+        for call in calls
+        if ast.unparse(call.func) == "torch.where" and len(call.args) == 3
+    )
+    for call in calls if known else ():
+        match call.func:
+            case ast.Attribute(value, "sum") if not is_module(value):
+                for text in (it for name in known for it in (name, f"{name}.unsqueeze(-1)")):
+                    yield (call.func, "value", None), multiplied(value, parse(text))
+
+
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``x`` with ``x.abs()``."""
     for place, node in _loads(scope):
@@ -1621,6 +1650,8 @@ KINDS = (
     Kind("another selection", 1.3, other_selections),
     Kind("a gradient or none", 1.3, missing_gradients),
     Kind("a magnitude", 1.4, missing_magnitudes),
+    Kind("a condition", 1.3, missing_conditions),
+    Kind("another denominator", 1.25, other_denominators),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("complements exchanged", 1.2, exchanged_complements),
     Kind("a transpose", 1.5, missing_transposes),
@@ -1708,6 +1739,8 @@ SAID = {
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",
     "complements exchanged": "a share and the rest are exchanged",
+    "another denominator": "a mean is over another number of elements",
+    "a condition": "the terms of some steps do not count",
     "folded differently": "the copies to add up are in another dimension",
     "another equation": "two letters of an equation are exchanged",
     "an inverse order": "a permutation is not undone",

@@ -195,7 +195,7 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
         )
     if name in FALLING:
         yield "has the wrong sign for the derivative of", _opposite
-    if k == 0 and len(node.next_functions) == 1:
+    if k == 0 and len(node.next_functions) == 1 and name != "abs":
         yield (
             "takes the result in the place of the argument in the derivative of",
             (lambda g, sent: _at_the_result(code, g, sent)),

@@ -465,8 +465,9 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
     """
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
-        if edit.kind == "an accumulation":
-            groups.setdefault((edit.kind, "", ""), []).append(edit)
+        if edit.kind in ("an accumulation", "another denominator"):
+            divisor = edit.new.right if isinstance(edit.new, ast.BinOp) else ast.Constant("")
+            groups.setdefault((edit.kind, "", ast.unparse(divisor)), []).append(edit)
         elif isinstance(edit.old, ast.Name | ast.Attribute | ast.Constant) and isinstance(
             edit.new, ast.expr
         ):

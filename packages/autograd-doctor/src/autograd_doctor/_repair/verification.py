@@ -492,16 +492,27 @@ def _another(value: Any) -> Any:
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return random integers up to the tensor's largest integer, or random flags for a bool tensor.
 
-    If all integers are distinct, they could be a permutation, so they are only shuffled.
+    If all integers are distinct, they could be a permutation, so they are only shuffled. The rows
+    of a mask are shuffled too, because True may only follow True within a row.
     """
+    if value.dtype == torch.bool and value.dim() > 1 and len(value) > 1:
+        shuffled = value.flip(0) if len(value) < FEW else value[_order(len(value), rng, value)]
+        if not torch.equal(shuffled, value):
+            return shuffled
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
     if value.unique().numel() == value.numel():
-        order = torch.randperm(value.numel(), generator=rng)
-        return value.flatten()[order.to(value.device)].reshape(value.shape)
+        return value.flatten()[_order(value.numel(), rng, value)].reshape(value.shape)
     least, most = (int(it) for it in value.aminmax()) if value.numel() else (0, 0)
     other = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
     return other.to(value)
+
+
+FEW = 4  # rows; a random order of few rows is often the same order
+
+
+def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
+    return torch.randperm(count, generator=rng).to(like.device)
 
 
 def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:

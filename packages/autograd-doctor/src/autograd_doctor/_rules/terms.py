@@ -18,7 +18,7 @@ from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor._rules.regions import by_norm, slice_of
 from autograd_doctor._rules.rule import ordinal
 from autograd_doctor.evidence import RANDOM, Evidence, Expected
-from autograd_doctor.formatting import listed
+from autograd_doctor.formatting import listed, number
 
 # --------------------------------------------------------------------------------------------------
 # If a gradient is a constant multiple of the expected gradient, find the constant and its origin.
@@ -549,6 +549,8 @@ def _row_term(m: Mismatch) -> str | None:
         length = math.prod(residual.shape[axis] for axis in axes)
         if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
             continue
+        if _spanned(m, residual, [m.truth], axes):
+            return None  # another factor for each slice, and no missing term
         if _spanned(m, residual, [constant], axes):
             return _reduced(m, where, "constant")
         for name, tensor in _at_hand(m):
@@ -557,6 +559,25 @@ def _row_term(m: Mismatch) -> str | None:
             if length > 3 and _spanned(m, residual, [constant, tensor], axes):
                 return _reduced(m, where, f"a constant plus a multiple of {name}")
     return None
+
+
+def factors_by_slice(m: Mismatch) -> str:
+    """Describe a gradient that is the expected one times another factor in each slice."""
+    residual = m.actual - m.truth
+    if m.coarse or residual.is_complex() or residual.dim() < 2 or not bool(m.known.all()):
+        return ""
+    for axis in range(residual.dim()):
+        rest = tuple(k for k in range(residual.dim()) if k != axis)
+        if residual[(0,) * axis].numel() >= 3 and _spanned(m, residual, [m.truth], rest):
+            rows = [part.movedim(axis, 0).flatten(1).norm(dim=1) for part in (m.actual, m.truth)]
+            factors = (rows[0] / rows[1])[rows[1] != 0]
+            if len(factors) > 1 and not bool(torch.isclose(factors, factors[0], rtol=1e-4).all()):
+                least, most = (number(float(it)) for it in factors.aminmax())
+                return (
+                    "It is the true gradient times a factor, which depends on the index along dim "
+                    f"{axis} and is between {least} and {most} in size"
+                )
+    return ""
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:

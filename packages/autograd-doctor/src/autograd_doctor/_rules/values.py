@@ -35,6 +35,7 @@ from autograd_doctor._rules.terms import (
     ROUNDING,
     constant_factor,
     digits,
+    factors_by_slice,
     missing_dependency,
     without_argument,
     wrong_factor,
@@ -569,6 +570,8 @@ def _unexplained(m: Mismatch) -> str:
             off += f". {factors}"
         elif factor := wrong_factor(m):
             off += f". It is {factor}"
+        elif factors := factors_by_slice(m):
+            off += f". {factors}"
         elif by_choice := _error_by_selection(m):
             off += f". {by_choice}"
         elif part := part_of_output_at_fault(m):
