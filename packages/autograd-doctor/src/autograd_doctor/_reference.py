@@ -303,15 +303,19 @@ FAR = 1e-2  # relative difference of two gradients that no rounding explains
 
 
 def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
-    """Whether a reference has another gradient than its values, as one with ``detach`` can have."""
-    cotangents = evidence.values.vjps[RANDOM].grad_outputs if RANDOM in evidence.values.vjps else ()
-    if not cotangents or not evidence.values.jacobian:
+    """Whether a reference has another gradient than its values, as one with ``detach`` can have.
+
+    Only the inputs count for which ``backward`` returns another gradient than the reference.
+    """
+    wrong = mismatches(evidence)
+    if not wrong or not evidence.values.jacobian:
         return False
-    g = flat_cotangent(evidence, cotangents)
-    for position, columns, known in zip(
-        evidence.wanted, evidence.values.jacobian, declared.gradients(cotangents), strict=True
-    ):
-        slope = _from_columns(columns, g, evidence.inputs[position])
+    cotangents = evidence.values.vjps[RANDOM].grad_outputs
+    g, gradients = flat_cotangent(evidence, cotangents), declared.gradients(cotangents)
+    for slot in (mismatch.slot for mismatch in wrong):
+        known = gradients[slot]
+        like = evidence.inputs[evidence.wanted[slot]]
+        slope = _from_columns(evidence.values.jacobian[slot], g, like)
         off = (known - slope.value).abs().nan_to_num(0.0)
         least = (100 * slope.tolerance).clamp_min(FAR * (size(known) + size(slope.value)))
         if bool((off > least).any()):
