@@ -6,9 +6,9 @@ It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the
 either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
 the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
 This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
-from another seed. "Wrong" counts the repairs that fail it. "Step" counts the mistakes for which the
-report names the step of ``forward`` that ``backward`` differentiates incorrectly. The times are
-search times.
+from another seed. "Wrong" counts the repairs that fail it. "Clue" counts the mistakes for which the
+search finds the step of ``forward`` that ``backward`` differentiates incorrectly, or the expression
+of ``backward`` whose value is wrong. The times are search times.
 
 The search was first developed on all files except for those named ``held_out``, which were written
 afterwards. Later, edits were added for mistakes in these files as well, so none of them is unseen.
@@ -82,7 +82,7 @@ class Outcome:
     mistake: Mistake
     rule: str
     told: str
-    step: str
+    clue: str
     repair: str
     line: bool
     right: bool | None  # None if there is no repair
@@ -100,7 +100,7 @@ def outcome(mistake: Mistake) -> Outcome:
         result: Any = result_of(exercise, judge(exercise, answer), stage="repair")
         told, rule = result._text(), result.finding.rule if result.finding else result.status
         begun = time.perf_counter()
-        step = result.finding.clue if result.finding else None
+        clue = result.finding.clue if result.finding else None
         repair = result.repair if result.status == "wrong" else None
     else:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
@@ -111,10 +111,10 @@ def outcome(mistake: Mistake) -> Outcome:
         told = str(diagnose(answer, scope["inputs"](), repair=False, **options))
         rule = next((f.rule for f in result.findings), "nothing")
         begun = time.perf_counter()
-        step = next((f.clue for f in result.findings if f.clue), None)
+        clue = next((f.clue for f in result.findings if f.clue), None)
         repair = result.repair
     seconds = time.perf_counter() - begun
-    said = step.sentence if step else ""
+    said = clue.sentence if clue else ""
     if repair is None:
         return Outcome(mistake, rule, told, said, "", False, None, seconds)
     changed = patched(
@@ -248,7 +248,7 @@ def main() -> None:
             title = f"{it.mistake.subject}/{it.mistake.name}"
             print(f"\n{'=' * 100}\n{title}\n{it.mistake.text}\n{it.told}")
             print(
-                it.step or "no step",
+                it.clue or "no clue",
                 it.repair or "no repair",
                 f"· line {it.line} · right {it.right} · {it.seconds:.2f} s",
                 sep="\n",
@@ -256,7 +256,7 @@ def main() -> None:
     table = Table(
         "subject",
         "mistakes",
-        "step",
+        "clue",
         "repaired",
         "line",
         "right",
@@ -273,7 +273,7 @@ def main() -> None:
         seconds = [it.seconds for it in rows]
         counts = (
             len(rows),
-            sum(map(bool, (it.step for it in rows))),
+            sum(map(bool, (it.clue for it in rows))),
             len(repaired),
             sum(it.line for it in rows),
         )

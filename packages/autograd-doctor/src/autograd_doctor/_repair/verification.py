@@ -145,7 +145,14 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         seed: The seed of the diagnosis.
         finding: A finding about wrong values.
     """
-    code = _differentiable(case, seen[0], seed)
+    if case.subject.function is None:
+        return None
+    if any(on_cpu(value) is not value for value in case.args):  # a wrong value can be an index
+        case = _on_cpu(case)
+        seen = case.collect(seed, thorough=False)
+    code = None
+    with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
+        code = _differentiable(case, seen[0], seed)
     if code is None:
         return None
     for find in (
@@ -164,8 +171,7 @@ def _differentiable(case: Case, example: Evidence, seed: int) -> Callable[..., A
     This is ``forward``, or else the surrogate or reference. If there is none, return ``forward``.
     """
     function = case.subject.function
-    if function is None:
-        return None
+    assert function is not None
     forward = as_ordinary_code(function)
     choices = [] if example.values.surrogate else [forward]
     if (declared := case.surrogate or case.reference) and _file(declared) == _file(

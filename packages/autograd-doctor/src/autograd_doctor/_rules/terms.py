@@ -568,7 +568,7 @@ def factors_by_slice(m: Mismatch) -> str:
         return ""
     for axis in range(residual.dim()):
         rest = tuple(k for k in range(residual.dim()) if k != axis)
-        if residual[(0,) * axis].numel() >= 3 and _spanned(m, residual, [m.truth], rest):
+        if residual.select(axis, 0).numel() >= 3 and _spanned(m, residual, [m.truth], rest):
             rows = [part.movedim(axis, 0).flatten(1).norm(dim=1) for part in (m.actual, m.truth)]
             factors = (rows[0] / rows[1])[rows[1] != 0]
             if len(factors) > 1 and not bool(torch.isclose(factors, factors[0], rtol=1e-4).all()):
