@@ -402,6 +402,8 @@ SAID = [
     Case("gradient-mismatch", "elements side by side, which a bound separates by chance",
          saving(lambda x: x**2, lambda x, g: 2 * x * g * torch.tensor([1.0, 0.5, 0.5, 1.0, 1.0])),
          (torch.tensor([0.1, 0.9, 0.8, 0.3, -0.5], dtype=torch.float64),)),
+    Case("gradient-mismatch", "another factor for each column",
+         saving(lambda x: x.sum(0).sin(), lambda x, g: g * x.sum(0).cos() * (2 + torch.arange(4)) * torch.ones_like(x)), (X,)),
     Case("gradient-mismatch", "one output's part", saving(lambda x: (x.exp(), x.sin()), lambda x, g, h: g * x.exp() + h), (X,)),
     Case("tensor-on-ctx", "an intermediate result", raw(keeps_a_result, lambda ctx, g: g * ctx.kept), (X,), {"double_backward": False}),
     Case("tensor-on-ctx", "the output", raw(keeps_the_output, lambda ctx, g: g * ctx.y), (X,)),
