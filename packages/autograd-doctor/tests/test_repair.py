@@ -609,3 +609,17 @@ def test_no_edit_adds_a_dim_in_code_that_runs_repeatedly() -> None:
 
     assert "h * 2" in changed
     assert not changed & {"g @ w", "g + g @ w", "u @ w", "g + u @ w", "u"}
+
+
+def test_a_condition_that_becomes_a_factor_gets_parentheses() -> None:
+    (method,) = ast.parse(
+        "def backward(ctx, g):\n    g = torch.where(g > 0, g, 0.5 * g)\n    return g.sum()\n"
+    ).body
+    assert isinstance(method, ast.FunctionDef)
+
+    found = edits.missing_conditions(edits.scope_of(method, "ctx"))
+
+    assert [ast.unparse(new) for _, new in found if isinstance(new, ast.AST)] == [
+        "g * (g > 0)",
+        "g * (g > 0).unsqueeze(-1)",
+    ]

@@ -1326,8 +1326,9 @@ def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for call in calls if known else ():
         match call.func:
             case ast.Attribute(value, "sum") if not is_module(value):
-                for text in (it for name in known for it in (name, f"{name}.unsqueeze(-1)")):
-                    yield (call.func, "value", None), multiplied(value, parse(text))
+                for text in known:
+                    for condition in (parse(text), _method(parse(text), "unsqueeze(-1)")):
+                        yield (call.func, "value", None), multiplied(value, condition)
 
 
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
