@@ -17,8 +17,11 @@ import torch
 from torch.autograd import Function, gradcheck, gradgradcheck
 
 ROOT = Path(__file__).parents[1]
-# The folder of the tables of right and wrong Functions.
-sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "packages/autograd-doctor/tests/support")]
+# The folders of the tables of right and wrong Functions and submissions.
+sys.path[:0] = [
+    str(ROOT / "tests/support"),
+    *(str(folder) for folder in sorted(ROOT.glob("packages/*/tests/support"))),
+]
 # Benchmarks grade answers. This must not change the user's own progress.
 _SCRATCH = tempfile.TemporaryDirectory(prefix="autograd-course-benchmark-")
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(_SCRATCH.name, "progress.json"))
