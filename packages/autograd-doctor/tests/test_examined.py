@@ -393,3 +393,32 @@ def test_a_gradient_of_elements_that_forward_does_not_read_is_mentioned(
     report = str(diagnose(TriangularProduct, (draw(3, 3).tril(), draw(3))))
 
     assert ("so their gradient should be 0" in " ".join(report.split())) is asks
+
+
+@pytest.mark.parametrize(
+    ("index", "mask", "said"),
+    [
+        ([0, 3, 1], [True, False, True], ["`index` only without equal values"]),
+        ([0, 3, 3], [True, True, True], ["`mask` only with True everywhere"]),
+        ([0, 3, 3], [False, False, False], ["`mask` only with False everywhere"]),
+        ([0, 3, 3], [True, False, True], []),
+    ],
+)
+def test_a_mask_or_an_index_that_hides_mistakes_is_mentioned(
+    index: list[int], mask: list[bool], said: list[str]
+) -> None:
+    class Picked(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, index: Tensor, mask: Tensor) -> Tensor:
+            ctx.save_for_backward(x, index, mask)
+            return x[index] * mask
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+            x, index, mask = ctx.saved_tensors
+            return torch.zeros_like(x).index_add(0, index, g * mask), None, None
+
+    diagnosis = diagnose(Picked, (draw(4), torch.tensor(index), torch.tensor(mask)))
+
+    assert diagnosis.ok
+    assert [it.partition(",")[0] for it in diagnosis.limits if " only " in it] == said

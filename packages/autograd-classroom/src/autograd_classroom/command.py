@@ -175,9 +175,8 @@ def report(
     settings: SettingsFile = None,
     roster: RosterFile = None,
 ) -> None:
-    """Show the results for each exercise, and write the reports again.
+    """Show the results for each exercise. With --format or --reports, write the reports again.
 
-    Without --reports and --format, the results are only printed.
     With --format alone, the reports are written next to the gradebook.
     """
     from autograd_classroom import classwork

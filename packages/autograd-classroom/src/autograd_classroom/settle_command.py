@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,7 +44,7 @@ def settle(
     """Give an answer points by hand, whatever the grader's verdict is.
 
     The points and the comment stay when you grade again, and the student sees them.
-    Run 'classroom report' afterwards to write the reports again.
+    Afterwards, write the reports again with 'classroom report GRADEBOOK --format all'.
     """
     from autograd_classroom.gradebook import Gradebook, GradebookError
     from autograd_classroom.reports.wording import by_hand
@@ -61,6 +62,12 @@ def settle(
     else:
         worth = f" ({score.points:g} of {score.possible:g} points)" if score.is_counted else ""
         typer.echo(f"{student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}.")
+    _next(gradebook)
+
+
+def _next(gradebook: Path) -> None:
+    """Say how the reports learn about the new points."""
+    typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")
 
 
 def login() -> str:
@@ -101,4 +108,4 @@ def review(
         typer.echo("Stop it with Ctrl-C.")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")
+    _next(gradebook)

@@ -58,6 +58,7 @@ def _named(typed: str) -> str:
         return name
     close = get_close_matches(typed.strip().lower(), RULES, n=3, cutoff=0.4)
     meant = f"Did you mean {' or '.join(close)}?" if close else "explain() lists all rules."
+    meant += " The explain of autograd_course also knows the error messages of PyTorch."
     raise UnknownRuleError(f"There is no rule {typed.strip()[:60]!r}. {meant}")
 
 

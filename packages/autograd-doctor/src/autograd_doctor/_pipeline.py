@@ -182,13 +182,29 @@ def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each number that may hide a mistake and was not examined otherwise."""
+    """Yield a sentence for each value that may hide a mistake and was not examined otherwise.
+
+    Integers and masks keep the values of the example, because others may be invalid.
+    """
     example = seen[0]
     changed = {name for each in seen for name in changed_numbers(example, each)}
     for position, value in enumerate(example.inputs):
         if hides_mistakes(value) and (name := example.name(position)) not in changed:
             what = "term with" if value == 0 else "factor"
             yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
+        if isinstance(value, Tensor) and value.numel() > 1 and (what := _too_regular(value)):
+            yield f"`{example.name(position)}` only {what}"
+
+
+def _too_regular(value: Tensor) -> str:
+    """Say how the values of a mask or an index may hide a mistake, or return ``""``."""
+    if value.dtype == torch.bool:
+        every = value.all().item()
+        return f"with {every} everywhere" if every or not value.any() else ""
+    whole = not value.is_floating_point() and not value.is_complex()
+    if whole and value.unique().numel() == value.numel():
+        return "without equal values, so a sum at a repeated index does not show"
+    return ""
 
 
 def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
