@@ -176,7 +176,18 @@ def compile_mismatch(evidence: Evidence) -> Match | None:
     return Match(
         f"`torch.compile` cannot trace the call into a single graph: {comparison.failure.text}",
         raised(comparison.failure),
-        hint=_left_to_defaults(evidence, comparison.failure),
+        hint=_left_to_defaults(evidence, comparison.failure) or _of_sizes(comparison.failure),
+    )
+
+
+def _of_sizes(failure: Failure) -> str:
+    """Return a hint if the size of a result depends on values."""
+    if "unbacked symbol" not in failure.text.lower():
+        return ""
+    return (
+        "The size of a result depends on the values of a tensor, as in `x[mask]`, `nonzero`, "
+        "`unique` or `bincount`. Use an operation whose result has a known size, such as "
+        "`torch.where`, a product with the mask, or `x.new_zeros(n).index_add(0, index, x)`."
     )
 
 

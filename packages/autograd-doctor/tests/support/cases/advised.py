@@ -123,6 +123,8 @@ ADVISED = [
         (2 * x.sin(), dims[0])), (X,)),
     Case("compile-mismatch", "setup_context asks for what forward has a default for", split(scaled, backward_of_scaled,
         setup=setup_context), (X,), FULL),
+    Case("compile-mismatch", "a result whose size depends on values",
+        saving(lambda x: x[x > 0].sum(), lambda x, g: g * (x > 0)), (X,), FULL),
     Case("compile-mismatch", "forward raises where it is traced", split(refuses_tracing, backward_of_scaled,
         setup=take_none), (X,), FULL),
 ]  # fmt: skip
