@@ -27,6 +27,7 @@ from mistaken import (
     WrongValue,
     quantized,
 )
+from torch.autograd import Function
 
 
 def clue(function: Any, *inputs: Any) -> Clue | None:
@@ -157,3 +158,26 @@ def test_a_right_function_has_no_clue() -> None:
     right = mistaken.made(lambda x: x * x.exp(), lambda x, g: g * x.exp() * (1 + x))
 
     assert not [it.clue for it in diagnose(right, A).findings if it.clue]
+
+
+def test_a_step_must_explain_the_gradient_for_other_numbers_too() -> None:
+    """With two groups, a mean over the whole row looks like a forgotten factor 2."""
+
+    class GroupNorm(Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, groups: int) -> torch.Tensor:
+            ctx.save_for_backward(x)
+            ctx.groups = groups
+            rows = x.unflatten(-1, (groups, -1))
+            return (rows * rows.pow(2).mean(-1, keepdim=True)).flatten(-2)
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> tuple[torch.Tensor, None]:
+            (x,) = ctx.saved_tensors
+            rows, g = (it.unflatten(-1, (ctx.groups, -1)) for it in (x, g))
+            inner = (g * rows).sum(-1, keepdim=True) / x.shape[-1]
+            return (g * rows.pow(2).mean(-1, keepdim=True) + 2 * inner * rows).flatten(-2), None
+
+    found = clue(GroupNorm, torch.linspace(-1, 2, 36, dtype=torch.float64).reshape(3, 12), 2)
+
+    assert found is None or "factor" not in found.sentence

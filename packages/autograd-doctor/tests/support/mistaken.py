@@ -181,8 +181,10 @@ MISTAKEN = (
         made(
             lambda x, y: running(x, y)[-1],
             lambda x, y, g: (
-                (torch.zeros_like(x).index_fill(0, torch.tensor(0), 1.0) * g * y**2,) * 1
-                + (g * (2 * y * x[0] + 0.5 * x[1]),)
+                torch.zeros_like(x).index_fill(0, torch.tensor(0), 1.0) * g * y ** (len(x) - 1),
+                torch.stack(
+                    [g * y ** (len(x) - 1 - t) * running(x, y)[t - 1] for t in range(1, len(x))]
+                ).sum(0),
             ),
         ),
         (A, B[0]),

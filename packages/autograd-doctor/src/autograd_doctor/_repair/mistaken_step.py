@@ -12,7 +12,7 @@ with autograd, or if autograd does not return the expected gradient, nothing is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -21,12 +21,14 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import USERS
-from autograd_doctor._execution.session import Subject
+from autograd_doctor._execution.isolation import Stream, generator
+from autograd_doctor._execution.passes import gradients, sample_cotangents
+from autograd_doctor._execution.session import Session, Subject
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._repair.recorded_forward import Code, Grads, RecordedForward, shortened
 from autograd_doctor._repair.runner import is_right
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import RANDOM, Evidence, Expected
+from autograd_doctor.evidence import RANDOM, Evidence, Expected, VjpResult
 from autograd_doctor.finding import Clue, Finding
 from autograd_doctor.formatting import listed
 
@@ -280,6 +282,7 @@ def find_mistaken_step(
     finding: Finding,
     seen: Sequence[Evidence],
     seed: int,
+    others: Iterable[Sequence[Any]] = (),
 ) -> Clue | None:
     """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
 
@@ -289,6 +292,8 @@ def find_mistaken_step(
         finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
+        others: Arguments of other calls, which a mistake must explain as well. A call that raises
+            is left out.
     """
     known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
     named = finding.evidence.get("inputs") or [finding.evidence.get("input", "")]
@@ -311,11 +316,82 @@ def find_mistaken_step(
         if not found:
             return None
     names = [subject.parameters[position] for position in known[0].wanted]
+    for args in others if found else ():
+        found = {key: found[key] for key in _holding(found, code, subject, known[0], args, seed)}
     told = [*_likeliest(found)]
     if not told:
         return None
     sentences = (_sentence([names[slot] for slot in found[key]], key) for key in told)
     return Clue("forward", told[0].file, told[0].line, " ".join(sentences))
+
+
+def _holding(
+    found: Explanations,
+    code: Callable[..., Any],
+    subject: Subject,
+    example: Evidence,
+    args: Sequence[Any],
+    seed: int,
+) -> Collection[Key]:
+    """Return the mistakes that also give the author's gradients in another call."""
+    there = _elsewhere(example, subject, args, seed)
+    if there is None:
+        return [*found]
+    try:
+        recorded = RecordedForward(code, subject, there, seed)
+        mistakes = _mistakes(recorded)
+        return [key for key in found if _gives(recorded, mistakes, key, found[key], there)]
+    except (*USERS, CannotDiagnoseError):
+        return [*found]
+
+
+def _gives(
+    recorded: RecordedForward,
+    mistakes: Mapping[Key, Sequence[Mistake]],
+    key: Key,
+    slots: Sequence[int],
+    there: Evidence,
+) -> bool:
+    made_of = mistakes.get(replace(key, scaled=False), ())
+    made = recorded.gradients_with((it.node, it.hook) for it in made_of)
+    for slot in slots if made else ():
+        grad = there.values.vjps[RANDOM].grads[slot]
+        own = made[slot] if made else None
+        if own is None or grad is None:
+            return False
+        if key.scaled and own.shape == grad.shape:
+            own = own * _factor(own, grad)
+        if not _equal(own, grad, Expected(grad, torch.zeros_like(grad))):
+            return False
+    return True
+
+
+def _elsewhere(
+    example: Evidence, subject: Subject, args: Sequence[Any], seed: int
+) -> Evidence | None:
+    """Return the results of another call as evidence, or ``None`` if the call raises."""
+    rng = generator(seed, Stream.SAMPLES)
+    try:
+        run = Session(subject, args, example.wanted, seed).run(watched=False)
+        sent = sample_cotangents(run.floats, rng)
+        grads = gradients(run, sent)
+    except (*USERS, CannotDiagnoseError):
+        return None
+    asks = tuple(isinstance(it, Tensor) and it.requires_grad for it in run.returned)
+    if not all(map(_is_finite, (*run.floats, *grads))) or len(asks) != len(
+        example.forward.requires_grad
+    ):
+        return None
+    return replace(
+        example,
+        inputs=tuple(args),
+        forward=replace(example.forward, outputs=run.returned, requires_grad=asks),
+        values=replace(example.values, vjps={RANDOM: VjpResult(sent, grads, None)}),
+    )
+
+
+def _is_finite(value: Tensor | None) -> bool:
+    return value is None or bool(value.isfinite().all())
 
 
 def _likeliest(found: Explanations) -> Iterator[Key]:

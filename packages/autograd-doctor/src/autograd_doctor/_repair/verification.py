@@ -155,8 +155,9 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         code = _differentiable(case, seen[0], seed)
     if code is None:
         return None
+    others = (args for _, args in _other_inputs(case, seed))
     for find in (
-        partial(find_mistaken_step, code, case.subject, finding, seen, seed),
+        partial(find_mistaken_step, code, case.subject, finding, seen, seed, others),
         partial(find_wrong_value, code, case.subject, seen, seed),
     ):
         with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
