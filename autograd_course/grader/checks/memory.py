@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from autograd_doctor import Finding
 from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
 from torch.autograd import Function
@@ -52,11 +54,25 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
             "oversaved",
             f"{total:,} bytes are saved for `backward`. This exercise allows {allowed:,}: {told}.",
             {"bytes": total, "budget": allowed, "largest": largest.shape},
-            f"{_listed(kept)} Which of them does `backward` not need, or can it recompute from "
-            "something smaller?",
+            f"{_listed(kept)} {_question(kept, total - allowed)}",
         )
 
     return check
+
+
+def _question(kept: Sequence[Kept], excess: int) -> str:
+    """Ask what to leave out, unless a smaller integer dtype is enough."""
+    wide = [item for item in kept if not item.anyway and item.dtype in WIDE]
+    if wide and excess <= sum(item.bytes - math.prod(item.shape) for item in wide):
+        name, size = str(wide[0].dtype).removeprefix("torch."), wide[0].dtype.itemsize
+        return (
+            f"{name} takes {size} bytes for each number. Is a smaller dtype enough? The sum of a "
+            "uint8 tensor is int64, unless you pass dtype=torch.uint8."
+        )
+    return "Which of them does `backward` not need, or can it recompute from something smaller?"
+
+
+WIDE = (torch.int64, torch.int32, torch.int16)
 
 
 def _listed(kept: Sequence[Kept]) -> str:

@@ -681,7 +681,9 @@ WRONG = [
     ),
     Wrong("packed-leaky-relu", "a boolean mask", "oversaved", KeepsABooleanMask),
     Wrong("packed-leaky-relu", "a list of signs", "outside of any tensor", KeepsAList),
-    forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64),
+    forward("packed-leaky-relu", "sums to int64", "oversaved", sums_in_int64)._replace(
+        hint="unless you pass dtype=torch.uint8"
+    ),
     Wrong("packed-leaky-relu", "packed, but on ctx", "tensor-on-ctx", PacksOnCtx),
     forward(
         "packed-leaky-relu",
