@@ -73,6 +73,7 @@ class Forward:
     total: Step = lambda factor, total, w: factor * total + w.sum(-1, keepdim=True)
     mixed: Step = lambda factor, mixed, new: factor * mixed + new
     factor: Step = factor
+    dropped: Step = lambda w, factors: w * factors
     result: Step = lambda mixed, total, tiles: mixed / total
     queries: Step = lambda size, block: range(0, size, block)
 
@@ -109,7 +110,7 @@ class Forward:
             before, high = high, self.highest(high, s)
             rescale, w = self.rescale(before, high), self.weights(s, high, before)
             total = self.total(rescale, total, w)
-            mixed = self.mixed(rescale, mixed, w * factors @ v_j)
+            mixed = self.mixed(rescale, mixed, self.dropped(w, factors) @ v_j)
         result: Tensor = self.result(mixed, total, len(tiles))
         return result
 
@@ -168,8 +169,7 @@ FORWARD: Mapping[str, Callable[..., Tensor]] = {
     ),
     "Dropout multiplies the scores. It must multiply the weights, after the exponential.": Forward(
         dropped_scores=lambda s, factors: s * factors,
-        factor=lambda i, j, s, options: factor(i, j, s, options),
-        mixed=lambda factor, mixed, new: factor * mixed + new,
+        dropped=lambda w, factors: w,
     ),
     "The keys of the last tile are left out, because M is not a multiple of block. A slice may be "
     "shorter, so let range run to M.": Forward(

@@ -754,6 +754,21 @@ WRONG = [
     ),
     changed(
         "attention-tiled",
+        "dropout of the scores",
+        "forward-mismatch",
+        (
+            "weights = weights * dropout_factor(i, j, s, dropout_p, seed)",
+            "weights = weights",
+        ),
+        (
+            "before, high = high, torch.maximum(high, s.amax(-1, keepdim=True))",
+            "s = s * dropout_factor(i, j, s, dropout_p, seed)\n"
+            "        before, high = high, torch.maximum(high, s.amax(-1, keepdim=True))",
+        ),
+        hint="Dropout multiplies the scores",
+    ),
+    changed(
+        "attention-tiled",
         "output not rescaled",
         "forward-mismatch",
         ("mixed = rescale * mixed", "mixed = mixed"),

@@ -25,7 +25,7 @@ from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.passes import gradients, sample_cotangents
 from autograd_doctor._execution.session import Session, Subject
 from autograd_doctor._numerics.closeness import size
-from autograd_doctor._repair.recorded_forward import Code, Grads, RecordedForward, shortened
+from autograd_doctor._repair.recorded_forward import Code, Grads, Record, RecordedForward, shortened
 from autograd_doctor._repair.runner import is_right
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import RANDOM, Evidence, Expected, VjpResult
@@ -277,7 +277,7 @@ OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that 
 
 
 def find_mistaken_step(
-    code: Callable[..., Any],
+    record: Record,
     subject: Subject,
     finding: Finding,
     seen: Sequence[Evidence],
@@ -287,7 +287,7 @@ def find_mistaken_step(
     """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
 
     Args:
-        code: ``forward`` as a plain callable, or a reference or surrogate in its place.
+        record: Records ``forward``, or a reference or surrogate in its place.
         subject: A Function.
         finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
@@ -300,8 +300,7 @@ def find_mistaken_step(
     found: Explanations = {}
     for number, evidence in enumerate(known[:SAMPLES]):
         try:
-            recorded = RecordedForward(code, subject, evidence, seed)
-            explained = _explanations(recorded, evidence, found if number else None)
+            explained = _explanations(record(evidence), evidence, found if number else None)
         except (*USERS, CannotDiagnoseError):
             return None
         found = (
@@ -317,7 +316,7 @@ def find_mistaken_step(
             return None
     names = [subject.parameters[position] for position in known[0].wanted]
     for args in others if found else ():
-        found = {key: found[key] for key in _holding(found, code, subject, known[0], args, seed)}
+        found = {key: found[key] for key in _holding(found, record, subject, known[0], args, seed)}
     told = [*_likeliest(found)]
     if not told:
         return None
@@ -327,7 +326,7 @@ def find_mistaken_step(
 
 def _holding(
     found: Explanations,
-    code: Callable[..., Any],
+    record: Record,
     subject: Subject,
     example: Evidence,
     args: Sequence[Any],
@@ -338,7 +337,7 @@ def _holding(
     if there is None:
         return [*found]
     try:
-        recorded = RecordedForward(code, subject, there, seed)
+        recorded = record(there)
         mistakes = _mistakes(recorded)
         return [key for key in found if _gives(recorded, mistakes, key, found[key], there)]
     except (*USERS, CannotDiagnoseError):
@@ -438,7 +437,7 @@ def _explanations(
     ]
     if not wrong:
         return {}
-    if not recorded.is_followed():
+    if not recorded.is_followed:
         return {}
     found: Explanations = {}
     scaled: Explanations = {}

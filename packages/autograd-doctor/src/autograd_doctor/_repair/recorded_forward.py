@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -208,7 +209,7 @@ class RecordedForward:
     """
 
     def __init__(
-        self, code: Callable[..., Any], subject: Subject, evidence: Evidence, seed: int
+        self, code: Callable[..., Any], subject: Subject, seed: int, evidence: Evidence
     ) -> None:
         self._recorder = _Recorder()
 
@@ -230,6 +231,7 @@ class RecordedForward:
         """The last result of each of the author's expressions, in the order of their first run."""
         return [*self._recorder.last.values()]
 
+    @cached_property
     def is_followed(self) -> bool:
         """Whether autograd returns the expected gradients, because it sees all steps."""
         return all(map(is_right, self.gradients(), self._expected))
@@ -269,6 +271,10 @@ class RecordedForward:
             ]
             level = [parent for node in new for parent, _ in node.next_functions]
         return [] if len(seen) >= MOST_NODES else found
+
+
+Record = Callable[[Evidence], RecordedForward]
+"""Runs the author's code on the inputs of the evidence."""
 
 
 def shortened(text: str) -> str:

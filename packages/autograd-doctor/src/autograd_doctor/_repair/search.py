@@ -206,6 +206,7 @@ def _right_values(
     found: list[Candidate] = []  # with the same cost
     some: list[Partial] = []
     of_backward: list[Edit] = []
+    paired: Paired = set()
 
     first = {kind for _, kind, _, _ in known}
     again = (
@@ -241,18 +242,24 @@ def _right_values(
         if backward and not compared and cost >= FORMULAS:
             compared = True
             # Only a few edits fix some gradients but not all, so their pairs come first.
-            together = _found_together(runner, backward, _complementary(some), wrong, latest)
+            pairs = _complementary(some, paired)
+            together = _found_together(runner, backward, pairs, wrong, latest)
             yield from sorted(together, key=lambda it: it.rank)
-            yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
+            yield from _with_formulas(
+                runner, backward, wrong, concerns, some, paired, of_backward, latest
+            )
         if right and all(right):
             found += _candidate(fix)
         elif helps(right, wrong) and method is backward:
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
     if backward and not compared and runner.now() < latest:
-        yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
+        yield from _with_formulas(
+            runner, backward, wrong, concerns, some, paired, of_backward, latest
+        )
     if backward is not None:
-        together = _found_together(runner, backward, _complementary(some), wrong, latest)
+        pairs = _complementary(some, paired)
+        together = _found_together(runner, backward, pairs, wrong, latest)
         yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
             _on_top(runner, some, of_backward),
@@ -297,6 +304,7 @@ def _with_formulas(
     wrong: Sequence[int],
     concerns: Callable[[Edit], bool],
     some: list[Partial],
+    paired: Paired,
     edits: Sequence[Edit],
     deadline: float,
 ) -> Iterator[Candidate]:
@@ -312,7 +320,7 @@ def _with_formulas(
     some += partly
     attempts = _attempts(runner.methods, "", ("a factor",))
     factors = [edit for method, edit in attempts if method is backward and concerns(edit)]
-    for pairs in (_complementary(some), _alike([*edits, *factors])):
+    for pairs in (_complementary(some, paired), _alike([*edits, *factors])):
         together = _found_together(runner, backward, pairs, wrong, deadline)
         yield from sorted(together, key=lambda it: it.rank)
 
@@ -430,8 +438,15 @@ def _candidate(fix: Fix) -> Iterator[Candidate]:
 Together = tuple[Edit, ...]
 
 
-def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
-    """Yield pairs of edits that each correct some gradients and together correct all of them."""
+Paired = set[frozenset[int]]
+"""The pairs of edits that have been tried, given by the ids of the edits."""
+
+
+def _complementary(some: Sequence[Partial], paired: Paired) -> Iterator[Together]:
+    """Yield pairs of edits that each correct some gradients and together correct all of them.
+
+    Pairs in ``paired`` are left out, and the new pairs are added to it.
+    """
     groups: dict[tuple[bool, ...], list[Edit]] = {}
     for ((_, edit),), right in sorted(some, key=lambda it: it[0][0][1].cost):
         groups.setdefault(right, []).append(edit)
@@ -441,7 +456,10 @@ def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
         if all(a or b for a, b in zip(here, there, strict=True))
         for pair in product(groups[here][:PARTIAL], groups[there][:PARTIAL])
     )
-    yield from sorted(pairs, key=lambda pair: sum(edit.cost for edit in pair))
+    for pair in sorted(pairs, key=lambda pair: sum(edit.cost for edit in pair)):
+        if (ids := frozenset(map(id, pair))) not in paired:
+            paired.add(ids)
+            yield pair
 
 
 def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> Iterator[Together]:

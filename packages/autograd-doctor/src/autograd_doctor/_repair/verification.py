@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -35,7 +35,7 @@ from autograd_doctor._probes.comparison import as_ordinary_code
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
 from autograd_doctor._repair.mistaken_step import find_mistaken_step
-from autograd_doctor._repair.recorded_forward import RecordedForward
+from autograd_doctor._repair.recorded_forward import Record, RecordedForward
 from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._repair.source import method_of
@@ -150,15 +150,15 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
     if any(on_cpu(value) is not value for value in case.args):  # a wrong value can be an index
         case = _on_cpu(case)
         seen = case.collect(seed, thorough=False)
-    code = None
+    record = None
     with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
-        code = _differentiable(case, seen[0], seed)
-    if code is None:
+        record = _recorder(case, seen[0], seed)
+    if record is None:
         return None
     others = (args for _, args in _other_inputs(case, seed))
     for find in (
-        partial(find_mistaken_step, code, case.subject, finding, seen, seed, others),
-        partial(find_wrong_value, code, case.subject, seen, seed),
+        partial(find_mistaken_step, record, case.subject, finding, seen, seed, others),
+        partial(find_wrong_value, record, case.subject, seen, seed),
     ):
         with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
             if found := find():
@@ -166,10 +166,11 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
     return None
 
 
-def _differentiable(case: Case, example: Evidence, seed: int) -> Callable[..., Any] | None:
-    """Return code in the author's file that autograd differentiates as expected.
+def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:
+    """Return a function that records code in the author's file, once for each set of inputs.
 
-    This is ``forward``, or else the surrogate or reference. If there is none, return ``forward``.
+    Autograd must differentiate this code as expected. It is ``forward``, or else the surrogate or
+    reference. If none of them fits, it is ``forward``.
     """
     function = case.subject.function
     assert function is not None
@@ -179,11 +180,12 @@ def _differentiable(case: Case, example: Evidence, seed: int) -> Callable[..., A
         function.forward
     ):
         choices.append(declared)
-    for code in choices:
+    records = [cache(partial(RecordedForward, code, case.subject, seed)) for code in choices]
+    for record in records:
         with suppress(*USERS, CannotDiagnoseError):
-            if RecordedForward(code, case.subject, example, seed).is_followed():
-                return code
-    return choices[0] if choices else None
+            if record(example).is_followed:
+                return record
+    return records[0] if records else None
 
 
 def _file(code: Callable[..., Any]) -> str:

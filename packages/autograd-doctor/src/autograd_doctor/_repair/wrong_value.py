@@ -23,7 +23,7 @@ from autograd_doctor._execution.calls import USERS
 from autograd_doctor._execution.session import Subject
 from autograd_doctor._repair.edits import value_places
 from autograd_doctor._repair.formulas import hole_edits
-from autograd_doctor._repair.recorded_forward import RecordedForward, Result, shortened
+from autograd_doctor._repair.recorded_forward import Record, RecordedForward, Result, shortened
 from autograd_doctor._repair.runner import Graph, InProcess, Question
 from autograd_doctor._repair.source import scope_in
 from autograd_doctor.errors import CannotDiagnoseError
@@ -77,12 +77,12 @@ class _Values:
 
 
 def find_wrong_value(
-    code: Callable[..., Any], subject: Subject, seen: Sequence[Evidence], seed: int
+    record: Record, subject: Subject, seen: Sequence[Evidence], seed: int
 ) -> Clue | None:
     """Return the expressions of ``backward`` that make gradients wrong, or ``None`` if unknown.
 
     Args:
-        code: ``forward`` as a plain callable, or a reference or surrogate in its place.
+        record: Records ``forward``, or a reference or surrogate in its place.
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
@@ -104,7 +104,7 @@ def find_wrong_value(
     for evidence in known[:SAMPLES]:
         question = _question(evidence)
         try:
-            recorded = RecordedForward(code, subject, evidence, seed)
+            recorded = record(evidence)
             graph = runner.graph(question)
             if graph is None:
                 return None
@@ -217,7 +217,7 @@ def _gradients(recorded: RecordedForward) -> Iterator[tuple[int, Tensor]]:
     Of several results with the same gradient, only the last one counts. It is the result of the
     largest expression.
     """
-    if not recorded.is_followed():
+    if not recorded.is_followed:
         return
     asked = [
         (k, it.tensor)
