@@ -35,8 +35,14 @@ def is_by_values(check: Check) -> bool:
 _BY_VALUES = "by_values"
 
 # An answer fails if it breaks one of these rules, even if the doctor only warns. They require that
-# each gradient from ``backward`` has the dtype, the device and the shape of its input.
-CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
+# each gradient from ``backward`` has the dtype, the device and the shape of its input, and that a
+# gradient flows through each output that depends on the inputs.
+CONTRACT = (
+    "gradient-dtype",
+    "gradient-device",
+    "unreduced-broadcast",
+    "wrong-non-differentiable",
+)
 # These warnings are never shown. Exercises about needs_input_grad require it explicitly.
 UNTOLD = ("wasted-gradient",)
 

@@ -79,7 +79,6 @@ EXERCISE = FunctionExercise(
         "descending": lambda rng: (normal(rng, 2, 4), True),
         "three dimensions, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
     },
-    asked=("wrong-non-differentiable",),
     suspects={
         "The values are in ascending order. `forward` ignores `descending`.": (
             lambda x, descending=False: sort_with_indices(x)

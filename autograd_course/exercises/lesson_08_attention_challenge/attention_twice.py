@@ -196,7 +196,7 @@ def lse_is_cut_off(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     if len(outputs) < 2 or outputs[1].requires_grad:
         return None
     return found(
-        "missing-dependency",
+        "wrong-non-differentiable",
         "The second output has no gradient.",
         {},
         "The log-sum-exp is marked as non-differentiable, so PyTorch passes no gradient for it. "

@@ -218,7 +218,7 @@ class FunctionOrder:
 
     def _examined(self, inputs: Inputs) -> Verdict | None:
         findings = self.witness.diagnosed(inputs)
-        found = next(filter(self.exercise.is_failed_by, findings), None)
+        found = _first([*filter(self.exercise.is_failed_by, findings)])
         for finding in filter(self.exercise.warns_of, findings):
             self.warned.setdefault(finding.rule, finding)
         return fault(found and self._recognized(found, inputs))
@@ -240,6 +240,16 @@ class FunctionOrder:
             return found
         came, earlier = self.witness.gradients(inputs), [*before(self.samples, inputs)]
         return recognized_gradients(self.exercise, came, inputs, found, earlier)
+
+
+def _first(failing: Sequence[Finding]) -> Finding | None:
+    """Return the first finding, or a broken contract if an output wrongly gets no gradient.
+
+    In this case, the other findings can be its consequences.
+    """
+    if any(it.rule == "wrong-non-differentiable" for it in failing):
+        failing = [it for it in failing if RULES[it.rule].family == "contract"]
+    return next(iter(failing), None)
 
 
 def passed(exercise: FunctionExercise) -> Verdict:

@@ -403,7 +403,7 @@ TWICE += [
     ),
     (
         "L is marked",
-        "missing-dependency",
+        "wrong-non-differentiable",
         "is marked as non-differentiable",
         ("*output)", "*output)\n        ctx.mark_non_differentiable(output[1])"),
     ),

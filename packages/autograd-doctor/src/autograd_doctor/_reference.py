@@ -89,10 +89,13 @@ class Declared:
         return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
 
     def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return the gradient of each leaf, or zeros if the graph does not reach the leaf."""
+        """Return the gradient of each leaf, or zeros if the graph does not reach the leaf.
+
+        An output that the Function marks as non-differentiable receives no gradient.
+        """
         pairs = [
             (out, g)
-            for out, g in zip(self.floats, grad_outputs, strict=False)
+            for out, g in zip(self.floats, self._sent(grad_outputs), strict=False)
             if g is not None and out.requires_grad and out.shape == g.shape
         ]
         if not pairs:
@@ -103,6 +106,14 @@ class Declared:
             for grad in torch.autograd.grad(
                 outputs, self.leaves, gs, retain_graph=True, materialize_grads=True
             )
+        ]
+
+    def _sent(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor | None]:
+        forward = self.evidence.forward
+        floats = [place for place, out in enumerate(forward.outputs) if is_float(out)]
+        return [
+            None if place in forward.marked_non_differentiable else g
+            for place, g in zip(floats, grad_outputs, strict=False)
         ]
 
     def held_fixed(
@@ -283,6 +294,7 @@ def establish(
     evidence = replace(evidence, values=values)
     if declared is None and in_16_bits(evidence):
         columns = ()
+        evidence = replace(evidence, values=replace(evidence.values, ties=None))
     evidence = replace(
         evidence,
         values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
