@@ -45,6 +45,13 @@ def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
     return share
 
 
+def to_all(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
+    """Return the gradient if each of the equal maxima gets all of it."""
+    *keepdim, g = keepdim_and_g
+    kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
+    return kept * (x == amax(x, dim, True))
+
+
 def has_a_second_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Return a finding if the gradient has a further dim although keepdim is True."""
     if len(inputs) < 3 or not inputs[2]:
@@ -93,6 +100,8 @@ EXERCISE = FunctionExercise(
         ),
     },
     gradient_suspects={
+        "Each of the equal maxima gets the whole gradient. They must share it, so divide by their "
+        "number.": returning(amax, to_all),
         "`backward` compares x with the maximum of the whole tensor. A slice without this maximum "
         "has no winner, and 0/0 is nan. Compare each slice with its own maximum.": returning(
             amax, by_the_global_maximum

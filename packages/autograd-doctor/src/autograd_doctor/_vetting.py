@@ -209,6 +209,9 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield _raw_fits(seen)
     yield _vjps_fit(seen)
     yield seen.values.slopes is None or _slopes_fit(seen, seen.values.slopes)
+    yield (ties := seen.values.ties) is None or (
+        _slopes_fit(seen, ties) and ties.smooth.shape == ties.matrix.shape[1:]
+    )
     yield not seen.values.jacobian or _jacobian_fits(seen)
     yield seen.values.rows is None or _rows_fit(seen, seen.values.rows)
     yield len(seen.values.unused) in (0, len(wanted))

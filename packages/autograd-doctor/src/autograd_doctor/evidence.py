@@ -439,7 +439,8 @@ class Values:
     relative error of the comparison if ``forward`` itself is inexact, and 0 otherwise.
     ``cotangent_range`` describes the cotangents that were used, if ``backward`` is linear only for
     some cotangents. ``None`` means that ``backward`` is not linear for any cotangents. ``jacobian``
-    exists only if the slopes along random directions were not enough for a verdict. ``rows``,
+    exists only if the slopes along random directions were not enough for a verdict. ``ties`` holds
+    derivatives along directions that move equal elements of an input together. ``rows``,
     ``resized`` and ``unused`` exist only together with ``jacobian``. For each wanted input,
     ``unused`` holds the positions of the arguments that affect its expected gradient but not the
     result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
@@ -455,6 +456,7 @@ class Values:
     unread: tuple[str, ...] = ()
     inexact: float = 0.0
     jacobian: tuple[JacobianColumns, ...] = ()
+    ties: DirectionalDerivatives | None = None
     rows: JacobianRows | None = None
     resized: tuple[Resized, ...] = ()
     unused: tuple[tuple[int, ...], ...] = ()

@@ -12,6 +12,7 @@ wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -50,24 +51,98 @@ def slopes(
     ``keep`` can change a direction, so that an input keeps its structure. ``step`` is relative to
     the magnitude of each element.
     """
-    center = values(copied(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
-    found, vectors = [], []
+    vectors = []
     for _ in range(DIRECTIONS):
         vector = [scale * _signed(scale, rng) for scale in scales]
         if keep is not None:
             vector = [keep(i, v) for i, v in zip(wanted, vector, strict=True)]
+        vectors.append(vector)
+    return along(values, inputs, wanted, vectors, step)
+
+
+def along(
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    vectors: Sequence[list[Tensor]],
+    step: float = STEP,
+) -> DirectionalDerivatives:
+    """Compute derivatives along given directions, each with one vector per wanted input."""
+    center, found = values(copied(inputs)), []
+    for vector in vectors:
 
         def at(offset: float, vector: list[Tensor] = vector) -> Tensor:
             return values(moved_by(inputs, wanted, [offset * v for v in vector]))
 
         found.append(points(at, step))
-        vectors.append(vector)
     value, error, smooth = derivatives(
         torch.stack(found), torch.tensor(step, dtype=torch.float64), center, 1.0
     )
     by_input = tuple(torch.stack(column, 1) for column in zip(*vectors, strict=True))
     return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
+
+
+MOST_TIES = 8  # groups of equal elements
+
+
+def with_ties(
+    values: Values,
+    inputs: Sequence[Any],
+    wanted: Sequence[int],
+    columns: Sequence[JacobianColumns],
+) -> tuple[tuple[JacobianColumns, ...], DirectionalDerivatives | None]:
+    """Compute derivatives along directions that move equal elements together.
+
+    A maximum of equal elements is not differentiable with respect to each of them, but it is
+    differentiable if all of them change together. A median of three equal elements does not change
+    with any one of them. So if the derivatives with respect to single elements do not add up to the
+    derivative with respect to all of them, these elements are at a kink.
+
+    Returns:
+        The columns with these kinks, and the derivatives.
+    """
+    if any(inputs[position].is_complex() for position in wanted):
+        return tuple(columns), None
+    examined = [
+        _real(inputs[position])[found.index.to(inputs[position].device)].cpu()
+        for position, found in zip(wanted, columns, strict=True)
+    ]
+    numbers, counts = torch.cat(examined).unique(return_counts=True)
+    smooth = torch.cat([found.smooth for found in columns])
+    kinks = torch.cat(examined)[~smooth].unique()
+    tied = numbers[counts > 1]
+    at_kinks = torch.isin(tied, kinks)  # these are the most interesting ones
+    directions = [
+        [
+            _where_equal(_real(inputs[position]), found.index, number)
+            for position, found in zip(wanted, columns, strict=True)
+        ]
+        for number in torch.cat([tied[at_kinks], tied[~at_kinks]]).tolist()[:MOST_TIES]
+    ]
+    if not directions:
+        return tuple(columns), None
+    together = along(values, inputs, wanted, directions)
+    parts = [
+        vectors[found.index.to(vectors.device)]
+        for found, vectors in zip(columns, together.vectors, strict=True)
+    ]
+    added = sum(found.matrix @ part for found, part in zip(columns, parts, strict=True))
+    errors = sum(found.error @ part for found, part in zip(columns, parts, strict=True))
+    least = 3 * (errors + together.error) + 1e-6 * together.matrix.abs() + 1e-9
+    off = ((added - together.matrix).abs() > least).any(0).cpu() & together.smooth
+    return tuple(
+        replace(found, smooth=found.smooth & ~(part[:, off.to(part.device)] != 0).any(1).cpu())
+        for found, part in zip(columns, parts, strict=True)
+    ), together
+
+
+def _where_equal(real: Tensor, index: Tensor, number: float) -> Tensor:
+    """Return a direction that moves the examined elements that are equal to a number."""
+    vector = torch.zeros_like(real)
+    index = index.to(real.device)
+    vector[index] = torch.where(real[index] == number, abs(number) or 1.0, 0.0).to(real)
+    return vector
 
 
 def jacobian(

@@ -364,13 +364,26 @@ def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
 
 def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     length = _length(plain.done.outputs)
+    compare = _grown if length == 1 else _cut
+    first: tuple[Comparison, Sliced] | None = None
     for sliced in _cuts(plain.inputs, length):
-        compare = _grown if length == 1 else _cut
         found = compare(session, evidence, plain, sliced)
-        if found is not None:
-            yield found
-            yield from _emptied(session, evidence, plain, sliced)
-            return
+        if found is None or (length == 1 and not agrees(found) and _may_belong(plain, sliced)):
+            continue
+        if first is None or first[0].failure:
+            first = found, sliced
+        if length > 1 or agrees(found):  # an input of length 1 can be a parameter of the batch
+            first = found, sliced
+            break
+    if first is not None:
+        yield first[0]
+        yield from _emptied(session, evidence, plain, first[1])
+
+
+def _may_belong(plain: Plain, sliced: Sliced) -> bool:
+    """Whether another input has a dim of length 1, which may have to grow with the batch."""
+    others = (it for i, it in enumerate(plain.inputs) if i not in sliced)
+    return any(isinstance(it, Tensor) and 1 in it.shape for it in others)
 
 
 def _length(outputs: Sequence[Tensor]) -> int:

@@ -30,6 +30,7 @@ from autograd_doctor._numerics.finite_differences import (
     flat,
     jacobian,
     slopes,
+    with_ties,
 )
 from autograd_doctor._numerics.projection import deviation, projections_agree
 from autograd_doctor._numerics.structure import Structure, another, structure_of
@@ -135,7 +136,7 @@ def probe(
     )
     began = _moment()
     found = _after_backward(session, found, linear or ANY, one, two, in_other_dtypes)
-    together = _seconds_since(began)
+    took = _seconds_since(began)
     if rejected := _rejected(found):
         direct = found.contract.direct
         session = Session(with_right_arity(subject), inputs, wanted, seed, own_dtypes)
@@ -148,7 +149,8 @@ def probe(
     if differences and not (projections_agree(found) or found.values.inexact):
         most = _columns_in_time(seconds, len(session.wanted))
         columns = jacobian(values, session.inputs, session.wanted, rng, most)
-        found = replace(found, values=replace(found.values, jacobian=columns))
+        columns, tied = with_ties(values, session.inputs, session.wanted, columns)
+        found = replace(found, values=replace(found.values, jacobian=columns, ties=tied))
         found = bisect_columns(values, session.inputs, session.wanted, found)
         found = replace(
             found, values=replace(found.values, piecewise=tuple(_piecewise(session, found, values)))
@@ -156,7 +158,7 @@ def probe(
     if found.values.vjps[RANDOM].failure:
         return found
     slow = seconds > SLOW
-    if not slow and together > SLOW * len(found.values.vjps):  # only the first call?
+    if not slow and took > SLOW * len(found.values.vjps):  # only the first call?
         slow = _seconds_of_backward(session, one) > SLOW
     return _looked_further(session, found, further, slow=slow)
 

@@ -192,6 +192,7 @@ def _identical(one: Pass, other: Pass) -> bool:
 # Does an earlier call with other arguments change the outputs, as a cache with a wrong key does?
 # --------------------------------------------------------------------------------------------------
 
+MOST_NUMBERS = 4
 DEPENDS = 1e-3  # relative; a solver that starts from its last solution may differ by less
 
 
@@ -221,22 +222,23 @@ def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
-    """Yield sessions with other numbers, other integers or other tensors.
+    """Yield sessions with another number, other integers or other tensors.
 
     Each comes with a phrase for the arguments of the original call. Integers in increasing order
-    stay in this order, because they can be the row pointers of a sparse matrix.
+    stay in this order, because they can be the row pointers of a sparse matrix. The numbers change
+    one at a time, because the key of a cache may contain some of them.
     """
     args = session.inputs
-    numbers = {
-        k: 0.75 * value for k, value in enumerate(args) if isinstance(value, float) and value
-    }
-    integers = {
+    numbers: list[dict[int, Any]] = [
+        {k: 0.75 * value} for k, value in enumerate(args) if isinstance(value, float) and value
+    ]
+    integers: dict[int, Any] = {
         k: _mirrored(value)
         for k, value in enumerate(args)
         if isinstance(value, Tensor) and not is_float(value) and value.numel() > 1
     }
     safe = session.on_cpu() is session  # an invalid index would make a GPU fail permanently
-    for other in (numbers, integers if safe else {}):
+    for other in (*numbers[:MOST_NUMBERS], integers if safe else {}):
         names = [f"`{session.subject.parameters[k]}`" for k in other]
         if names:
             which = "another" if len(names) == 1 else "other"

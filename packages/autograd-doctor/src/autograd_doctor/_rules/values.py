@@ -16,6 +16,7 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import identical, size, within
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
+from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._rules.regions import common_factor, edge, labeled, region, selected, slice_of
 from autograd_doctor._rules.rule import (
@@ -368,6 +369,73 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
                 hint=_hint_at_nan(evidence) if line else "",
             )
     return None
+
+
+MORE_THAN_ROUNDING = 0.1  # two elements that get the gradient of one are wrong by half of the sum
+SHARE = (
+    "If equal elements share a maximum, divide the gradient by their number, or give it to only "
+    "one of them."
+)
+
+
+def wrong_at_ties(evidence: Evidence) -> Match | None:
+    """The gradients of equal elements do not add up to the derivative with respect to all of them.
+
+    Each convention for ties keeps this sum.
+    """
+    vjp, ties = evidence.values.vjps.get(RANDOM), evidence.values.ties
+    if vjp is None or vjp.failure or ties is None or evidence.values.surrogate:
+        return None
+    if mismatches(evidence) or evidence.values.inexact:
+        return None
+    g = flat_cotangent(evidence, vjp.grad_outputs)
+    expected, tolerance = ties.matrix.T @ g, 3 * (ties.error.T @ g.abs())
+    declared = evidence.values.reference_grads
+    for k in range(len(ties.smooth)):
+        tied = [vectors[:, k].nonzero().reshape(-1) for vectors in ties.vectors]
+        scale = max(float(vectors[:, k].max()) for vectors in ties.vectors)
+        gradients = _at(vjp.grads, tied)
+        right, actual = float(expected[k]) / scale, float(gradients.sum())
+        least = float(tolerance[k]) / scale + MORE_THAN_ROUNDING * size(gradients) + 1e-12
+        if not ties.smooth[k] or abs(actual - right) <= least:
+            continue
+        if declared is not None and abs(float(_at(declared, tied).sum()) - actual) <= least:
+            continue
+        names = [evidence.name(position) for position in evidence.wanted]
+        at = [
+            element(name, unraveled(int(i), evidence.inputs[position].shape))
+            for name, position, places in zip(names, evidence.wanted, tied, strict=True)
+            for i in places[:2]
+        ]
+        first = next(slot for slot, places in enumerate(tied) if len(places))
+        value = plain(as_real(evidence.inputs[evidence.wanted[first]]).reshape(-1)[tied[first][0]])
+        inputs = [name for name, places in zip(names, tied, strict=True) if len(places)]
+        what = f"the gradient{'s' * (len(inputs) > 1)} of {listed(quoted(inputs))}"
+        return Match(
+            f"{what} {'are' if len(inputs) > 1 else 'is'} wrong where elements are equal. If these "
+            "elements change together, `forward` is differentiable, but the sum of their gradients "
+            "is wrong.",
+            {
+                "inputs": inputs,
+                "witness": f"{' = '.join([*dict.fromkeys([at[0], at[-1]])])} = {number(value)}: "
+                f"their gradients add up to {number(actual)}, should be {number(right)}",
+                "line": return_line(evidence.contract.backward_source),
+            },
+            hint=SHARE,
+        )
+    return None
+
+
+def _at(grads: Sequence[Tensor | None], places: Sequence[Tensor]) -> Tensor:
+    """Return the elements of several gradients at flat positions. A missing gradient is 0."""
+    return torch.cat(
+        [
+            torch.zeros(len(at), dtype=torch.float64)
+            if grad is None
+            else as_real(grad).reshape(-1)[at.to(grad.device)].double().cpu()
+            for grad, at in zip(grads, places, strict=True)
+        ]
+    )
 
 
 def flipped_sign(m: Mismatch) -> str | None:
@@ -808,6 +876,7 @@ HYPOTHESES = (
         "Check which branch of `forward` this input takes. Compare the condition of this branch in "
         "`backward`, and the formula for it, with those in `forward`.",
         "01_template",
+        wrong_at_ties,
     ),
     Hypothesis(
         "batch-dimension",

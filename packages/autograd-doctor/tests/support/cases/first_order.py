@@ -170,6 +170,33 @@ def set_nan(x: Tensor) -> Tensor:
     return torch.where(x > 0, torch.nan, x)
 
 
+TIED = torch.tensor([[1.0, 3, 3, 2], [5, 4, 5, 5], [0, 1, 2, 3]], dtype=torch.float64)
+
+
+def with_marked_norm(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+    norm = x.norm(dim=1, keepdim=True)
+    ctx.save_for_backward(x / norm, norm)
+    ctx.mark_non_differentiable(norm)
+    return x / norm, norm
+
+
+def tangential(y: Tensor, norm: Tensor, g: Tensor) -> Tensor:
+    return (g - y * (g * y).sum(1, keepdim=True)) / norm
+
+
+def share(x: Tensor) -> Tensor:
+    largest = (x == x.amax(1, keepdim=True)).to(x.dtype)
+    return largest / largest.sum(1, keepdim=True)
+
+
+def spring(x: Tensor, k: Tensor, ends: Tensor, g: Tensor) -> tuple[Tensor, Tensor, None]:
+    start, end = ends
+    along = x[start] - x[end]
+    pull = (2 * g * k).unsqueeze(-1) * along
+    grad_x = torch.zeros_like(x).index_add(0, start, pull).index_add(0, end, -pull)
+    return grad_x, g * along.square().sum(-1), None
+
+
 def first_max(x: Tensor) -> Tensor:
     return F.one_hot(x.argmax(-1), x.shape[-1]).to(x.dtype)
 
@@ -494,6 +521,23 @@ LOOKALIKES = [
          saving(lambda x: 0.5 * (1 + torch.tanh(x / 2)),
                 lambda x, g: torch.sigmoid(x) * torch.sigmoid(-x) * g), (X,),
          {"reference": torch.sigmoid}),
+    Case("missing-dependency", "an output that is marked, but differentiable in the reference",
+         raw(with_marked_norm, lambda ctx, g, _: tangential(*ctx.saved_tensors, g)), (X,),
+         {"reference": lambda x: (x / x.norm(dim=1, keepdim=True), x.norm(dim=1, keepdim=True))}),
+    Case("wrong-region", "equal maxima share the gradient",
+         saving(lambda x: x.amax(1, keepdim=True), lambda x, g: share(x) * g), (TIED,)),
+    Case("wrong-region", "the first of equal maxima",
+         saving(lambda x: x.amax(1, keepdim=True), lambda x, g: first_max(x) * g), (TIED,)),
+    Case("undeclared-surrogate", "a median of equal elements",
+         saving(lambda x: x.median(1, keepdim=True).values,
+                lambda x, g: torch.zeros_like(x).scatter(1, x.median(1, keepdim=True).indices, g)),
+         (torch.ones(2, 5, dtype=torch.float64),)),
+    Case("batch-dimension", "a bias with a dim of length 1 beside a batch of 1",
+         saving(lambda x, b: x * x + b, lambda x, b, g: (2 * x * g, g.sum(0, keepdim=True))),
+         (X[:1], draw(1, 4, seed=3))),
+    Case("batch-dimension", "one edge, whose ends are indices of length 1",
+         saving(lambda x, k, ends: k * (x[ends[0]] - x[ends[1]]).square().sum(-1), spring),
+         (X, draw(1), torch.tensor([[0], [2]]))),
     Case("undeclared-surrogate", "a declared one", saving(torch.round, lambda x, g: g), (3 * X,),
          {"surrogate": lambda x: 1.0 * x}),
     Case("undeclared-surrogate", "a true zero gradient",

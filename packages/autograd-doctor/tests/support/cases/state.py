@@ -350,6 +350,14 @@ def cached(key: Any) -> type[Function]:
     return raw(forward, lambda ctx, g: ((g.mT * ctx.saved_tensors[0]).mT, None))
 
 
+def cached_decay(ctx, x, rate, step):
+    """Multiply by a factor that is kept under only one of the numbers it depends on."""
+    factor = FACTORS.setdefault(step, torch.tensor(-rate * step, dtype=x.dtype).exp())
+    save(ctx, factor)
+    return factor * x
+
+
+FACTORS: dict[float, Tensor] = {}
 ROWS: dict[int, Tensor] = {}
 
 
@@ -392,6 +400,8 @@ WITNESSES = [
          MaskOnTheClass, (X, torch.tensor([1, 4, 2]))),
     Case("shared-state", "a cache without the width in its key",
          cached(lambda x, width: len(x)), (X, 3.0)),
+    Case("shared-state", "a cache with one of two numbers in its key",
+         raw(cached_decay, lambda ctx, g: (ctx.saved_tensors[0] * g, None, None)), (X, 0.7, 0.5)),
     Case("shared-state", "a cache without the indices in its key",
          raw(sparse_product, sparse_gradients), (torch.tensor([0, 1, 4]), draw(4), draw(4))),
     Case("nondeterministic", "a crop whose gradient is never zeroed",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from cases.first_order import TIED
 from cases.making import Case, X, Y, draw, raw, saving
 from cases.order import Exp, saved, split
 from cases.state import cached
@@ -322,6 +323,8 @@ def all_five(a, b, c, d, e, g):
 # The mistake, the Function, its inputs, options, the rule, and words from its message or evidence.
 SAID = [
     Case("wrong-region", "0/0 avoided by a hair", saving(lambda x: 2 * x, lambda x, g: 2 * g * x / (x + 1e-30)), (FROM_ZERO,)),
+    Case("wrong-region", "each of equal maxima gets the whole gradient", saving(
+        lambda x: x.amax(1, keepdim=True), lambda x, g: g * (x == x.amax(1, keepdim=True))), (TIED,)),
     Case("wrong-region", "a mask without its bound", saving(lambda x: 2 * x, lambda x, g: 2 * g * (x > 0)), (FROM_ZERO * SIGNS,)),
     Case("missing-dependency", "the norm of the whole, by NumPy, held fixed", saving(lambda x: x / numpy_norm(x), lambda x, g: g / numpy_norm(x)), (X,)),
     Case("nonlinear-in-grad-output", "no gradient for the negative", none_unless(lambda total: total > 0), (X, Y)),
