@@ -1519,3 +1519,274 @@ class FirstFrame(Function):
             total = (1 - s) * total
         grad_x[0] = s * (grad_output[0] + total)
         return grad_x, grad_s
+
+
+class Gate(Function):
+    """A recurrence whose index is -1 in the first step."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, x: Tensor, h0: Tensor) -> Tensor:
+        h, state = torch.empty_like(x), h0
+        for t in range(len(x)):
+            state = a[t] * state + x[t]
+            h[t] = state
+        ctx.save_for_backward(a, h, h0)
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        a, h, h0 = ctx.saved_tensors
+        grad_a, grad_x = torch.empty_like(a), torch.empty_like(h)
+        total = torch.zeros_like(h0)
+        for t in reversed(range(len(h))):
+            total = total + grad_output[t]
+            before = h[t - 1]
+            grad_a[t], grad_x[t] = total * before, total
+            total = total * a[t]
+        return grad_a, grad_x, total
+
+
+class Transmittance(Function):
+    """The product of the elements after each one, as a sum of logarithms."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        after = x.flip(0).cumsum(0).flip(0) - x
+        ctx.save_for_backward(after.exp())
+        return after.exp()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return (grad_output * y).cumsum(0)
+
+
+class Causal(Function):
+    """A convolution by FFT, padded to twice the length in forward only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kernel: Tensor) -> Tensor:
+        length = x.shape[-1]
+        n = 2 * length
+        y = torch.fft.irfft(torch.fft.rfft(x, n=n) * torch.fft.rfft(kernel, n=n), n=n)
+        ctx.save_for_backward(x, kernel)
+        return y[..., :length]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, kernel = ctx.saved_tensors
+        length = x.shape[-1]
+        n = grad_output.shape[-1]
+        spectrum = torch.fft.rfft(grad_output, n=n)
+        grad_x = torch.fft.irfft(spectrum * torch.fft.rfft(kernel, n=n).conj(), n=n)
+        grad_kernel = torch.fft.irfft((spectrum * torch.fft.rfft(x, n=n).conj()).sum(0), n=n)
+        return grad_x[..., :length], grad_kernel[..., :length]
+
+
+def drawn_mask(shape: torch.Size, seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=generator, dtype=dtype) > 0.5
+
+
+class Redrawn(Function):
+    """A mask that is drawn again in backward, but with another dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: int) -> Tensor:
+        ctx.seed = seed
+        return x * drawn_mask(x.shape, seed, x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        return grad_output * drawn_mask(grad_output.shape, ctx.seed), None
+
+
+class Windows(Function):
+    """Windows of an image. The counts along both sides are exchanged in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
+        h, w = x.shape
+        ctx.shape, ctx.size = x.shape, size
+        return x.reshape(h // size, size, w // size, size).transpose(1, 2).reshape(-1, size, size)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (h, w), size = ctx.shape, ctx.size
+        grad = grad_output.reshape(w // size, h // size, size, size)
+        return grad.transpose(1, 2).reshape(h, w), None
+
+
+class MeanOfRows(Function):
+    """The mean of each row is subtracted, but its dim is lost in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x - x.mean(1, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output - grad_output.mean(dim=1)
+
+
+MISTAKES += [
+    Mistake(
+        "the last state in the first step",
+        Gate,
+        lambda: (draw(4, 3), draw(4, 3, seed=1), draw(3, seed=2)),
+        ["before = h[t - 1]"],
+        ["before = h[t - 1] if t > 0 else h0"],
+    ),
+    Mistake(
+        "a running sum with its own element",
+        Transmittance,
+        lambda: (draw(5, 2) - 1.5,),
+        ["return (grad_output * y).cumsum(0)"],
+        ["return (grad_output * y).cumsum(0) - grad_output * y"],
+    ),
+    Mistake(
+        "a length that forward computes differently",
+        Causal,
+        lambda: (draw(2, 5) - 1.5, draw(5, seed=1)),
+        ["n = grad_output.shape[-1]"],
+        ["n = 2 * length"],
+    ),
+    Mistake(
+        "a dtype that forward passes to a helper",
+        Redrawn,
+        lambda: (draw(3, 4), 5),
+        ["return grad_output * drawn_mask(grad_output.shape, ctx.seed), None"],
+        ["return grad_output * drawn_mask(grad_output.shape, ctx.seed, grad_output.dtype), None"],
+    ),
+    Mistake(
+        "two lengths exchanged",
+        Windows,
+        lambda: (draw(4, 6), 2),
+        ["grad = grad_output.reshape(w // size, h // size, size, size)"],
+        ["grad = grad_output.reshape(h // size, w // size, size, size)"],
+    ),
+    Mistake(
+        "a dim that has to stay",
+        MeanOfRows,
+        lambda: (draw(4, 4),),
+        ["return grad_output - grad_output.mean(dim=1)"],
+        ["return grad_output - grad_output.mean(dim=1, keepdim=True)"],
+    ),
+]
+
+
+class Standardized(Function):
+    """A z-score. Its backward averages over n, but the deviation divides by n - 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
+        std, mean = torch.std_mean(x, dim=dim, keepdim=True)
+        z = (x - mean) / std
+        ctx.save_for_backward(z, std)
+        ctx.dim = dim
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        z, std = ctx.saved_tensors
+        mean = grad_output.mean(dim=ctx.dim, keepdim=True)
+        along = (grad_output * z).mean(dim=ctx.dim, keepdim=True)
+        return (grad_output - mean - z * along) / std, None
+
+
+class Centered(Function):
+    """Subtract the mean of the positive elements of each row from them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        positive = (x > 0).to(x.dtype)
+        ctx.save_for_backward(positive)
+        mean = (x * positive).sum(-1, keepdim=True) / positive.sum(-1, keepdim=True)
+        return (x - mean) * positive
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (positive,) = ctx.saved_tensors
+        grad = grad_output * positive
+        mean = grad.mean(-1, keepdim=True)
+        return positive * (grad_output - mean)
+
+
+class Peaks(Function):
+    """A peak follower. Where an element is the peak, nothing flows to the steps before."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, decay: float) -> Tensor:
+        peaks, attack = torch.zeros_like(x), torch.zeros_like(x, dtype=torch.bool)
+        peak = torch.zeros_like(x[0])
+        for t in range(len(x)):
+            attack[t] = x[t] > decay * peak
+            peak = torch.maximum(x[t], decay * peak)
+            peaks[t] = peak
+        ctx.save_for_backward(attack)
+        ctx.decay = decay
+        return peaks
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (attack,) = ctx.saved_tensors
+        grad_x, carry = torch.zeros_like(grad_output), torch.zeros_like(grad_output[0])
+        for t in reversed(range(len(attack))):
+            total = grad_output[t] + carry
+            grad_x[t] = torch.where(attack[t], total, grad_x[t])
+            carry = ctx.decay * total
+        return grad_x, None
+
+
+class Periodogram(Function):
+    """A spectrum of a real signal. For an even length, the last bin occurs once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        bins = torch.fft.rfft(x)
+        ctx.save_for_backward(bins)
+        ctx.length = x.shape[-1]
+        return bins.real.square() + bins.imag.square()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (bins,) = ctx.saved_tensors
+        share = torch.ones(bins.shape[-1], dtype=grad_output.dtype, device=grad_output.device)
+        share[1:] = 0.5
+        grad = torch.fft.irfft(2.0 * grad_output * bins * share, n=ctx.length)
+        return ctx.length * grad
+
+
+MISTAKES += [
+    Mistake(
+        "a mean over n instead of n - 1",
+        Standardized,
+        lambda: (draw(5, 3), 0),
+        ["along = (grad_output * z).mean(dim=ctx.dim, keepdim=True)"],
+        [
+            "along = (grad_output * z).sum(dim=ctx.dim, keepdim=True) / "
+            "(grad_output.shape[ctx.dim] - 1)"
+        ],
+    ),
+    Mistake(
+        "a mean over all elements",
+        Centered,
+        lambda: (draw(3, 6) - 1.5,),
+        ["mean = grad.mean(-1, keepdim=True)"],
+        ["mean = grad.sum(-1, keepdim=True) / positive.sum(-1, keepdim=True)"],
+    ),
+    Mistake(
+        "a mask in a recurrence",
+        Peaks,
+        lambda: (draw(6, 2), 0.9),
+        ["carry = ctx.decay * total"],
+        ["carry = ctx.decay * total * ~attack[t]"],
+    ),
+    Mistake(
+        "the last bin of a spectrum",
+        Periodogram,
+        lambda: (draw(3, 8) - 1.5,),
+        ["share[1:] = 0.5"],
+        ["share[1:(ctx.length + 1) // 2] = 0.5"],
+    ),
+]

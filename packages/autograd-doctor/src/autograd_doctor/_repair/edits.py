@@ -106,6 +106,7 @@ class Scope:
     transpose: str = "mT"  # the author's way to write a transpose
     text: str = ""  # the source of this method and the other methods
     calls: Sequence[ast.Call] = ()  # calls in the other methods
+    assigned: Sequence[tuple[str, ast.expr]] = ()  # names and values in the other methods
 
     def mentions(self, words: str) -> bool:
         """Whether the source code of the class matches a regular expression.
@@ -214,6 +215,11 @@ def scope_of(
         "T" if written else "mT",
         "\n".join(map(ast.unparse, (method, *others))),
         [it for it in nodes if isinstance(it, ast.Call)],
+        [
+            (it.targets[0].id, it.value)
+            for it in nodes
+            if isinstance(it, ast.Assign) and isinstance(it.targets[0], ast.Name)
+        ],
     )
 
 
@@ -585,6 +591,24 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     yield place, _plus(part, step)
 
 
+def first_steps(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``: the index -1 is the last element."""
+    loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
+    for place, node in scope.places:
+        match node:
+            case ast.Subscript(value, _, ast.Load()):
+                for _, part in _index_parts(node):
+                    match part:
+                        case ast.BinOp(ast.Name(step), ast.Sub(), ast.Constant(int(back))) if (
+                            step in loops
+                        ):
+                            test = parse(f"{step} >= {back}" if back > 1 else f"{step} > 0")
+                            others = [it for it in scope.tensors if it != step]
+                            for text in (*others, f"torch.zeros_like({ast.unparse(node)})"):
+                                if text != ast.unparse(value):
+                                    yield place, ast.IfExp(test, node, parse(text))
+
+
 def _index_parts(node: ast.Subscript) -> Sequence[tuple[Place, ast.expr]]:
     """Return the index of each dim, and its place."""
     if isinstance(node.slice, ast.Tuple):
@@ -741,6 +765,28 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 case ast.Slice(_, ast.UnaryOp(ast.USub(), ast.Name() | ast.Attribute() as end)):
                     length = f"{ast.unparse(node.value)}.shape[{dim if len(parts) > 1 else 0}]"
                     yield (part, "upper", None), parse(f"{length} - {ast.unparse(end)}")
+
+
+def slices_of_a_spectrum(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``w[1:]`` with ``w[1 : (n + 1) // 2]``, for the bins that occur twice in a spectrum.
+
+    In the result of ``rfft`` for an even length, the last bin occurs once.
+    """
+    if not scope.mentions("rfft"):
+        return
+    lengths = dict.fromkeys(
+        ast.unparse(keyword.value)
+        for _, node in scope.places
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "n"
+    )
+    for _, node in scope.places:
+        for place, part in _index_parts(node) if isinstance(node, ast.Subscript) else ():
+            if isinstance(part, ast.Slice) and part.lower is not None and part.step is None:
+                for length in lengths:
+                    end = parse(f"({length} + 1) // 2")
+                    yield place, ast.Slice(part.lower, end)
 
 
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -995,13 +1041,23 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             continue
         if node.args or node.keywords:  # for another dim, use the edit of numbers
             yield place, _method(func.value, f"{func.attr}()")
-            if not any(keyword.arg == "keepdim" for keyword in node.keywords):
-                kept = ast.keyword("keepdim", parse("True"))
-                yield place, ast.Call(func, node.args, [*node.keywords, kept])
             continue
         for dim in scope.dims:
             for extent in (dim, f"{dim}, keepdim=True"):
                 yield place, _method(func.value, f"{func.attr}({extent})")
+
+
+def kept_dims(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``sum(-1)`` with ``sum(-1, keepdim=True)``."""
+    for place, node in scope.places:
+        if (
+            isinstance(node, ast.Call)
+            and _called(node) in REDUCTIONS
+            and (node.args or node.keywords)
+            and not any(keyword.arg == "keepdim" for keyword in node.keywords)
+        ):
+            kept = ast.keyword("keepdim", parse("True"))
+            yield place, ast.Call(node.func, node.args, [*node.keywords, kept])
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1044,6 +1100,10 @@ def other_parts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             case ast.List(parts) if _called(place[0]) in ("cat", "stack", "concat", "hstack"):
                 for i, j in combinations(range(len(parts)), 2):
                     yield place, ast.List(_swapped(parts, i, j), ast.Load())
+            case ast.Call(func, [*args]) if _called(node) in ("view", "reshape"):
+                for i, j in combinations(range(len(args)), 2):
+                    if ast.unparse(args[i]) != ast.unparse(args[j]):
+                        yield place, ast.Call(func, _swapped(args, i, j), node.keywords)
             case ast.Call(func, args, keywords) if _called(node) == "permute":
                 dims = [it for it in args if _is_number(it)]
                 if len(dims) == len(args) and not keywords:
@@ -1062,8 +1122,16 @@ def _swapped(nodes: Sequence[ast.expr], i: int, j: int) -> list[ast.expr]:
 
 
 def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Copy options from ``forward``: ``F.gelu(x)`` becomes ``F.gelu(x, approximate="tanh")``."""
+    """Copy from ``forward``: ``F.gelu(x)`` becomes ``F.gelu(x, approximate="tanh")``.
+
+    Also copy the value of a name: ``n = length`` becomes ``n = 2 * length``.
+    """
     for place, node in scope.places:
+        match node:
+            case ast.Assign([ast.Name(name)]):
+                for assigned, value in scope.assigned:
+                    if assigned == name and ast.unparse(value) != ast.unparse(node.value):
+                        yield (node, "value", None), _InScope(scope).visit(_copied(value))
         if not isinstance(node, ast.Call) or place[1] == "func":
             continue
         for other in scope.calls:
@@ -1079,9 +1147,32 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
-    """Return an argument under its name in this scope, such as ``ctx.dt`` for ``dt``."""
-    text = ast.unparse(node)
-    return parse(next((it for it in scope.names if it.split(".")[-1] == text), text))
+    """Return an expression of another method in terms of the names of this scope."""
+    found: ast.expr = _InScope(scope).visit(_copied(node))
+    return found
+
+
+def _copied(node: ast.expr) -> ast.expr:
+    return parse(ast.unparse(node))
+
+
+class _InScope(ast.NodeTransformer):
+    """Replaces ``dt`` with ``ctx.dt``, and ``x.dtype`` with ``grad_output.dtype``."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._names = scope.names
+        self._grads = [arg.arg for arg in scope.method.args.args[1:2]]
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in self._names:
+            return node
+        return parse(next((it for it in self._names if it.split(".")[-1] == node.id), node.id))
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        match node:
+            case ast.Attribute(ast.Name(name), "dtype" | "device") if name not in self._names:
+                return parse(f"{self._grads[0]}.{node.attr}") if self._grads else node
+        return self.generic_visit(node)
 
 
 def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1302,20 +1393,32 @@ class _Complements(ast.NodeTransformer):
 
 
 def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``g.mean(-1)`` with ``g.sum(-1) / count``, as for a mean over valid elements."""
+    """Replace ``g.mean(-1)`` with ``g.sum(-1) / count``, as for a mean over valid elements.
+
+    If the class computes a standard deviation, the count can also be ``n - 1``.
+    """
+    grads = [arg.arg for arg in scope.method.args.args[1:2]]
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(value, "mean"), args, keywords) if not is_module(value):
                 total = ast.Call(ast.Attribute(value, "sum", ast.Load()), args, keywords)
-                for name in scope.names:
-                    yield place, ast.BinOp(total, ast.Div(), parse(name))
+                dims = [*args, *(it.value for it in keywords if it.arg == "dim")][:1]
+                counts: list[ast.expr] = [parse(name) for name in scope.names]
+                counts += [
+                    ast.Call(ast.Attribute(parse(name), "sum", ast.Load()), args, keywords)
+                    for name in scope.tensors
+                ]
+                if dims and grads and scope.mentions("std|var"):
+                    counts.append(parse(f"({grads[0]}.shape[{ast.unparse(dims[0])}] - 1)"))
+                for count in counts:
+                    yield place, ast.BinOp(total, ast.Div(), count)
 
 
 def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Multiply the terms of a sum by a condition with which the method calls ``torch.where``.
+    """Multiply a value by a condition that the method knows, or by its opposite.
 
-    In a recurrence over padded rows, ``torch.where`` keeps the old state after the end of a row.
-    Then the terms of such a step do not count.
+    The method passes the condition to ``torch.where``, or selects elements with it. In a recurrence
+    over padded rows, for example, the terms of a step after the end of a row do not count.
     """
     calls = [node for _, node in scope.places if isinstance(node, ast.Call)]
     known = dict.fromkeys(
@@ -1329,6 +1432,16 @@ def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 for text in known:
                     for condition in (parse(text), _method(parse(text), "unsqueeze(-1)")):
                         yield (call.func, "value", None), multiplied(value, condition)
+    for _, node in scope.places:
+        match node:
+            case ast.Subscript(slice=ast.UnaryOp(ast.Invert(), mask)):
+                known[ast.unparse(mask)] = None
+    for place, node in _values(scope) if known else ():
+        if _tensors_of(node):
+            for text in known:
+                if text != ast.unparse(node):
+                    yield place, ast.BinOp(node, ast.Mult(), ast.UnaryOp(ast.Invert(), parse(text)))
+                    yield place, ast.BinOp(node, ast.Mult(), parse(text))
 
 
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1450,6 +1563,21 @@ def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 if dims:
                     dim = ast.unparse(dims[0])
                     yield place, _method(value, f"flip({dim}).{call}({dim}).flip({dim})")
+
+
+def exclusive_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``x.cumsum(0)`` with ``x.cumsum(0) - x``, which adds up only the elements before."""
+    for place, node in scope.places:
+        match node:
+            case ast.Call(
+                ast.Attribute(
+                    ast.Call(ast.Attribute(ast.Call(ast.Attribute(value, "flip")), "cumsum")),
+                    "flip",
+                )
+            ):
+                yield place, ast.BinOp(node, ast.Sub(), value)
+            case ast.Call(ast.Attribute(value, "cumsum"), args):
+                yield place, ast.BinOp(node, ast.Sub(), args[0] if is_module(value) else value)
 
 
 SUMS = (
@@ -1639,6 +1767,7 @@ KINDS = (
     Kind("another name", 1.0, other_names),
     Kind("another operator", 1.2, other_operators),
     Kind("another comparison", 1.0, other_comparisons),
+    Kind("a kept dim", 1.05, kept_dims),
     Kind("another extent", 1.1, other_extents),
     Kind("something dropped", 1.1, dropped),
     Kind("operands swapped", 1.2, swapped_operands),
@@ -1663,9 +1792,11 @@ KINDS = (
     Kind("another direction", 1.2, other_directions),
     Kind("another length", 1.3, other_lengths),
     Kind("a slice from the end", 1.2, slices_from_the_end),
+    Kind("a slice of a spectrum", 1.2, slices_of_a_spectrum),
     Kind("a shifted slice", 1.35, shifted_slices),
     Kind("an unused value", 1.0, unused_values),
     Kind("a neighbor", 1.35, neighbors),
+    Kind("the first step", 1.3, first_steps),
     Kind("an addition", 1.2, added_to),
     Kind("an accumulation", 1.1, accumulated),
     Kind("indices exchanged", 1.2, exchanged_indices),
@@ -1683,6 +1814,7 @@ KINDS = (
     Kind("a wide factor", 1.9, missing_wide_factors),
     Kind("a saved tensor", 1.5, changed_at_once),
     Kind("a constant", 1.7, missing_constants),
+    Kind("an exclusive scan", 1.2, exclusive_scans),
     Kind("a scan", 1.5, reversed_scans),
     Kind("a factor", 1.5, missing_factors),
     Kind("a quotient", 1.25, quotients),
@@ -1733,9 +1865,13 @@ SAID = {
     "another direction": "a loop runs in the wrong direction",
     "another length": "a length or a count is wrong",
     "a slice from the end": "a slice is empty if its end is 0",
+    "a slice of a spectrum": "a bin of the spectrum does not occur twice",
     "a shifted slice": "a slice begins at the wrong element",
     "an unused value": "`backward` does not use a value that `forward` stores",
     "a neighbor": "an index is off by one",
+    "the first step": "an index is -1 in the first step of a loop",
+    "a kept dim": "a reduction drops a dimension that has to stay",
+    "an exclusive scan": "a running sum includes one element too many",
     "an addition": "a value is overwritten, but values have to be added up here",
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",

@@ -54,6 +54,7 @@ OTHER_VALUES = "other values"
 SECONDS = 0.8  # CPU time, for the search and for verification together
 SECONDS_OF_A_CLUE = 0.1  # CPU time, for a mistaken step and again for a wrong value
 SMALL = 1e-3  # a smaller number can be the tolerance of a solver
+LENGTH_1 = "length 1"
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
@@ -238,6 +239,8 @@ def _verified(
                 if no_inputs or (found_there and not _is_finite(changed, args, seed)):
                     continue  # the Function does not accept these inputs
                 errors = {found.rule for found in found_there if found.severity == "error"}
+                if what.startswith(LENGTH_1) and not any(map(_is_about_values, errors)):
+                    continue  # the length may be tied to another one
                 if errors and _is_no_better(case, args, seed, finding, errors, known):
                     continue
                 if has_error(found_there):
@@ -418,6 +421,10 @@ def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jac
     return None
 
 
+def _is_about_values(rule: str) -> bool:
+    return RULES[rule].family in VALUE_FAMILIES
+
+
 def _is_new(found: Finding, rules: Collection[str]) -> bool:
     told = found.severity != "info" or RULES[found.rule].family == "contract"
     return told and found.rule not in rules
@@ -531,14 +538,18 @@ def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
     increased by 1, because a length of another tensor may be half of it. If this is not accepted
     either, the length is doubled, because another length may have to divide it.
     """
-    tensors = [value for value in case.args if isinstance(value, Tensor)]
-    lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
-    for length in islice(lengths, LENGTHS):
+    for length in islice(_lengths(case), LENGTHS):
         for change in (with_other_length, _with_one_more, _with_twice_the_length):
             other = tuple(_leaf(change(it, length), it) for it in case.args)
             if change is _with_twice_the_length or _accepts(case, other, seed):
                 yield other
                 break
+
+
+def _lengths(case: Case) -> dict[int, None]:
+    """Return the lengths of all dims, without those of length 1."""
+    tensors = [value for value in case.args if isinstance(value, Tensor)]
+    return dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
 
 
 def _with_one_more(value: Any, length: int) -> Any:
@@ -603,6 +614,19 @@ def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str,
             break
     for number, other in enumerate(_with_other_lengths(case, seed) if lengths else ()):
         yield f"length {number}", other
+    for length in islice(_lengths(case), LENGTHS):
+        other = tuple(_leaf(_with_length_1(it, length), it) for it in case.args)
+        if _accepts(case, other, seed):
+            yield f"{LENGTH_1} for {length}", other
+
+
+def _with_length_1(value: Any, length: int) -> Any:
+    """Keep only the first slice along each dim of this length."""
+    if isinstance(value, Tensor):
+        for dim in range(value.dim()):
+            if value.shape[dim] == length:
+                value = value.narrow(dim, 0, 1).contiguous()
+    return value
 
 
 def _is_mask(value: Tensor) -> bool:
