@@ -93,6 +93,24 @@ def sums_over_the_last(rule: str) -> Check:
     return check
 
 
+def sums_one_dim_only(rule: str) -> Check:
+    """Return a check that the gradient is summed over all leading dims that the input lacks."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (4,), (2, 3, 4))[0] != (3, 4):
+            return None
+        return found(
+            rule,
+            "One leading dim is summed.",
+            {},
+            "For a vector and three dims, the gradient of the vector still has two dims. Your sum "
+            "is over one of the leading dims that the vector lacks. There can be several, so "
+            "repeat it: use `while` instead of `if`.",
+        )
+
+    return check
+
+
 def aligns_the_first_dims(rule: str) -> Check:
     """Return a check that the dims of the gradient and of the input are compared from the last."""
 
@@ -162,6 +180,7 @@ EXERCISE = FunctionExercise(
             sums_over_everything,
             loses_dims_of_size_1,
             sums_over_the_last,
+            sums_one_dim_only,
             takes_the_other_shape,
             aligns_the_first_dims,
         )

@@ -25,8 +25,14 @@ def log_cosh(x: Tensor) -> Tensor:
 
 
 def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
-    """Return numbers of both signs, with absolute values up to about ``magnitude``."""
-    return magnitude * (positive(rng, *shape) - 1.25)
+    """Return numbers with absolute values up to about ``magnitude``.
+
+    The first number is large and positive, and the second one is large and negative.
+    """
+    x = magnitude * (positive(rng, *shape) - 1.25)
+    large = x.view(-1)[:2]
+    large.copy_(large.abs().clamp_min(0.6 * magnitude) * torch.tensor([1.0, -1.0]))
+    return x
 
 
 def replaced(by: float) -> Any:

@@ -119,7 +119,10 @@ SUSPECTS: dict[str, Callable[..., Tensor]] = {
 
 
 def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
-    """Return a small random critic and a batch of samples."""
+    """Return a small random critic and a batch of samples.
+
+    If there are several samples, the norms at some are less than 1, and at others greater than 1.
+    """
     count = torch.Size(shape[1:]).numel()
     weight, last = normal(rng, count, 7), 2 * normal(rng, 7, 1)
 
@@ -127,7 +130,13 @@ def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any
         scores = torch.tanh(x.flatten(1) @ weight) @ last
         return scores if column else scores.squeeze(1)
 
-    return score, normal(rng, *shape)
+    x = normal(rng, *shape)
+    if len(x) > 1:
+        leaf = x.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(score(leaf).sum(), leaf)
+        least, most = gradient.flatten(1).norm(dim=1).aminmax()
+        last /= (least * most).sqrt()
+    return score, x
 
 
 def critic_net() -> torch.nn.Module:

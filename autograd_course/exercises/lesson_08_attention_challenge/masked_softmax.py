@@ -172,7 +172,10 @@ EXERCISE = FunctionExercise(
     reference=masked_softmax,
     samplers={
         "4 queries, 4 keys": lambda rng: (normal(rng, 4, 4), holes(4, 4)),
-        "scores in the thousands": lambda rng: (1e3 * normal(rng, 4, 4), holes(4, 4)),
+        "scores in the thousands": lambda rng: (
+            1e3 * normal(rng, 4, 4) + 1e4 * ~holes(4, 4),  # the hidden scores are the largest
+            holes(4, 4),
+        ),
         "a fully masked row": lambda rng: (normal(rng, 4, 3), holes(4, 3, empty=1)),
         "two heads, one query, nothing masked": lambda rng: (
             normal(rng, 2, 1, 5),

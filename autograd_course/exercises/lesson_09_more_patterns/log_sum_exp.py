@@ -123,6 +123,10 @@ LSE_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "are 0. Subtract the largest entry of each slice.": shifted(
         lambda x, dim: largest(x.flatten(), 0).reshape([1] * x.dim())
     ),
+    "You subtract 0 from a slice whose largest entry is negative, so all of its exponentials can "
+    "be 0. Replace only a maximum of -inf.": shifted(
+        lambda x, dim: x.amax(dim, keepdim=True).clamp(min=0)
+    ),
     "keepdim has no effect. With keepdim=True, the output keeps the dim with size 1.": (
         lambda x, dim, keepdim=False: log_sum_exp(x, dim, False)
     ),
@@ -187,6 +191,7 @@ EXERCISE = FunctionExercise(
         "along dim 0, with keepdim": lambda rng: (normal(rng, 3, 4), 0, True),
         "three dims, along the middle one": lambda rng: (normal(rng, 2, 3, 1), -2, False),
         "numbers in the thousands": far_apart,
+        "numbers far below 0": lambda rng: (normal(rng, 2, 3) - 2e3, 1),
         "-inf among the entries": lambda rng: (masked(rng, 4, 3)[:-1], -1),
         "a row of -inf only": lambda rng: (masked(rng, 3, 4), -1, True),
     },

@@ -439,6 +439,13 @@ CAUSES = [
     ),
     Wrong(
         "broadcast-multiply",
+        "sums over one leading dim",
+        "unreduced-broadcast",
+        changed("BroadcastMultiply", ("while grad.dim()", "if grad.dim()")),
+        "use `while` instead of `if`",
+    ),
+    Wrong(
+        "broadcast-multiply",
         "sums over the last dims",
         "gradient-shape",
         changed("BroadcastMultiply", ("grad.sum(0)", "grad.sum(-1)")),
@@ -658,9 +665,7 @@ WRONG = [
         "swapped-gradients",
         lambda ctx, x, y, g: ((x * g).sum_to_size(x.shape), (y * g).sum_to_size(y.shape)),
     ),
-    backward(
-        "max-with-ties", "gives every winner all of it", "kink-convention", winners(all_in_full)
-    ),
+    backward("max-with-ties", "gives every winner all of it", "wrong-region", winners(all_in_full)),
     backward(
         "max-with-ties", "gives the first winner all of it", "kink-convention", winners(first_alone)
     ),

@@ -44,6 +44,14 @@ def log_sum_exp_unguarded(ctx: Any, x: Tensor, dim: int, keepdim: bool = False) 
     return log_sum_exp(ctx, x, dim, keepdim, guard=False)
 
 
+def log_sum_exp_from_zero(ctx: Any, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    top = x.amax(dim, keepdim=True).clamp(min=0)
+    y = (x - top).exp().sum(dim, keepdim=True).log() + top
+    ctx.save_for_backward(x, y)
+    ctx.dim, ctx.keepdim = dim, keepdim
+    return y.clone() if keepdim else y.squeeze(dim)
+
+
 def log_sum_exp_naive(ctx: Any, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     y = x.exp().sum(dim, keepdim=True).log()
     ctx.save_for_backward(x, y)
@@ -378,6 +386,13 @@ WRONG = [
         "does not shift",
         "forward-mismatch",
         made(log_sum_exp_naive, by_softmax),
+    ),
+    Wrong(
+        "log-sum-exp",
+        "clamps the shift",
+        "forward-mismatch",
+        made(log_sum_exp_from_zero, by_softmax),
+        "Replace only a maximum of -inf",
     ),
     Wrong(
         "log-sum-exp",

@@ -125,6 +125,11 @@ def through_the_scales(weight: Any) -> Any:
     return scales_of(weight) * only_integers(weight).detach()
 
 
+def rounding_straight_through(weight: Any) -> Any:
+    levels = weight / scales_of(weight)
+    return scales_of(weight) * straight_through(levels, levels.round()).clamp(-128, 127)
+
+
 class EightBits(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Any) -> Any:
@@ -157,6 +162,7 @@ WRONG_BITS = [
     wrong_bits("in place", "changes the weight", into_the_weight),
     wrong_bits("no gradient", "is zero everywhere", without_surrogate),
     wrong_bits("through the scales", "unchanged", through_the_scales),
+    wrong_bits("only the rounding", "skips only the rounding", rounding_straight_through),
     wrong_bits("a Function", "after torch.export", EightBits.apply),
 ]
 
