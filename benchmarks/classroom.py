@@ -15,6 +15,12 @@ processes. Other work on the machine affects it less than the elapsed time.
 grades classes of these sizes in our sandbox only. A third of the answers are right, a third wrong
 and a third unwritten, and no two have the same code. It shows how much memory and computing time
 each additional student costs.
+
+    python -m benchmarks.classroom --repairs [--students 100] [--jobs 2]
+
+grades wrong answers from ``benchmarks/mistakes``, one per student, with and without the search for
+repairs. It shows how much of the throughput the search costs. It grades each class three times and
+takes the median.
 """
 
 from __future__ import annotations
@@ -25,6 +31,8 @@ import ctypes
 import json
 import os
 import resource
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -38,13 +46,16 @@ import psutil
 from autograd_classroom.adapters.nbgrader.course import make_course
 from autograd_classroom.sandbox import NoSandboxError, choose
 
-from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.index import INDEX
 from benchmarks._common import ROOT, command_line
+from benchmarks.repairs import mistakes
 
 NBGRADER = ROOT / "build" / "nbgrader"  # created by: make build/nbgrader
 LESSON, CLASS, QUICK, SAMPLE = "01_template", 50, 6, 2
 INSTALL = {"nbgrader": "make build/nbgrader", "otter": "pip install otter-grader"}
 _SUBREAPER = 36
+CLASSROOM = ROOT / "packages" / "autograd-classroom" / "src"
+TURNS = 3
 EXERCISES = ROOT / "exercises" / f"{LESSON}.ipynb"
 ANSWER = """\
 class Square(torch.autograd.Function):
@@ -100,6 +111,7 @@ def main() -> None:
     parser.add_argument("--students", type=int)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--growth", metavar="SIZES")
+    parser.add_argument("--repairs", action="store_true")
     asked = parser.parse_args()
     try:
         choose()
@@ -108,6 +120,9 @@ def main() -> None:
     _adopt()
     if asked.growth:
         growth([int(size) for size in asked.growth.split(",")], asked.jobs)
+        return
+    if asked.repairs:
+        repairs(asked.students or (QUICK if asked.quick else 2 * CLASS), asked.jobs)
         return
     students = asked.students or (QUICK if asked.quick else CLASS)
     others = min(SAMPLE, students) if asked.quick else students
@@ -133,6 +148,41 @@ def growth(sizes: Sequence[int], jobs: int) -> None:
         print(f"A further student: {held / more / 2**10:.1f} KiB, {1000 * computed / more:.0f} ms")
 
 
+def repairs(students: int, jobs: int) -> None:
+    """Grade honest mistakes with and without the search for repairs, and print its cost."""
+    with_search: list[Took] = []
+    without: list[Took] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        changed = Path(scratch) / "without"
+        shutil.copytree(CLASSROOM, changed)
+        code = (judge := changed / "autograd_classroom" / "judge" / "repairing.py").read_text()
+        judge.write_text(code.replace("\nLEAST = ", '\nLEAST = float("inf")  # '))
+        for turn in range(TURNS):
+            for found, source in ((with_search, CLASSROOM), (without, changed)):
+                folder = _folder(Path(scratch) / f"{turn} {source.name}")
+                answered = _mistakes_in(folder / "homework", students)
+                found.append(_graded(folder, [*set(answered)], len(answered), jobs, source))
+                print(_line(found[-1]), flush=True)
+    for unit, cost in (("seconds", lambda it: it.seconds), ("computed", lambda it: it.computed)):
+        ratio = statistics.median(map(cost, with_search)) / statistics.median(map(cost, without))
+        print(f"{unit}: with the search {ratio:.2f} x")
+
+
+def _mistakes_in(homework: Path, students: int) -> list[str]:
+    """Hand in one wrong answer per student. Return the ids of their exercises."""
+    answers = [it for it in mistakes() if "\nEXERCISE = " in it.text]
+    step = max(1, len(answers) // students)
+    answered = []
+    for number, mistake in enumerate(answers[::step][:students]):
+        exercise = INDEX[mistake.run()["EXERCISE"]]
+        lesson = next((ROOT / "exercises").glob(f"{exercise.lesson[:2]}_*.ipynb"))
+        place = homework / f"s{number:04}" / lesson.name
+        code = mistake.text.partition("# --- code\n")[2]
+        _hand_in(place, number, lesson, code, exercise.id)
+        answered.append(exercise.id)
+    return answered
+
+
 def _line(took: Took) -> str:
     return (
         f"{took.name:<20} {took.students:4} students in {took.seconds:7.1f} s: "
@@ -155,13 +205,20 @@ def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> 
     for number in range(students):
         place = folder / "homework" / f"s{number:04}" / f"{LESSON}.ipynb"
         _hand_in(place, number, answer=STUB if unwritten and number % 3 == 1 else ANSWER)
+    return _graded(folder, ["square"], students, jobs)
+
+
+def _graded(
+    folder: Path, exercises: Sequence[str], students: int, jobs: int, source: Path = CLASSROOM
+) -> Took:
+    """Grade the folder ``homework`` with the classroom package in ``source``."""
     command = [
         sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework",
-        "--exercises", "square", "--jobs", str(jobs),
+        "--exercises", ",".join(exercises), "--jobs", str(jobs),
     ]  # fmt: skip
-    measured = _measured([command], folder)
+    measured = _measured([command], folder, source)
     with (folder / "homework-grades" / "grades.csv").open() as table:
-        right = sum(row["square"] == "1" for row in csv.DictReader(table))
+        right = sum(row[it] == "1" for row in csv.DictReader(table) for it in exercises)
     rows = json.loads((folder / "homework-grades" / "results.json").read_text())
     repaired = json.dumps(rows).count('"repair": {')
     return Took(f"ours, {jobs} jobs", students, *measured, right, repaired)
@@ -169,7 +226,7 @@ def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> 
 
 def by_nbgrader(folder: Path, students: int) -> Took:
     """Measure ``nbgrader autograde``, which runs the notebooks and the hidden test in kernels."""
-    make_course(folder / "course", ROOT, [CATALOGUE["square"]])
+    make_course(folder / "course", ROOT, [INDEX["square"]])
     course = folder / "course"
     (course / "nbgrader_config.json").unlink()
     (course / "nbgrader_config.py").write_text("c = get_config()\nc.Execute.timeout = 300\n")
@@ -207,13 +264,20 @@ def by_otter(folder: Path, students: int) -> Took:
     return Took("otter run", students, *measured, sum(score == 1 for score in scores))
 
 
-def _hand_in(path: Path, number: int, released: Path = EXERCISES, answer: str = ANSWER) -> None:
-    """Write a student's notebook, which is the released one with an answer to "square"."""
+def _hand_in(
+    path: Path,
+    number: int,
+    released: Path = EXERCISES,
+    answer: str = ANSWER,
+    exercise: str = "square",
+) -> None:
+    """Write a student's notebook, which is the released one with an answer to an exercise."""
     notebook = json.loads(released.read_text(encoding="utf-8"))
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
-        if cell["metadata"].get("nbgrader", {}).get("grade_id") == "square":
-            cell["source"] = answer.format(number=number, factor=factor)
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == exercise:
+            numbered = answer.replace("{number}", str(number))
+            cell["source"] = numbered.replace("{factor}", str(factor))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(notebook), encoding="utf-8")
 
@@ -239,10 +303,12 @@ def _computed() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, float, int]:
+def _measured(
+    commands: Sequence[Sequence[str]], folder: Path, source: Path = CLASSROOM
+) -> tuple[float, float, int]:
     """Run commands one by one. Return the elapsed time, the CPU time and the peak memory."""
     programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
-    paths = f"{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
+    paths = f"{source}:{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
     progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
     environment = os.environ | progress | {"PATH": programs, "PYTHONPATH": paths}
     before, peak, begun = _computed(), 0, time.perf_counter()

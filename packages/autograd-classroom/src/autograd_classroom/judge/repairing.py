@@ -32,7 +32,7 @@ from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict
 
 SHARE = 0.08  # share of the judging time that the search for repairs may take
-FIRST = 0.5  # seconds that a worker may spend before it has judged anything
+FIRST = 0.25  # seconds that a worker may spend before it has judged anything
 LEAST = 0.05  # seconds below which a search is not worthwhile
 LONGEST = 0.6  # maximum seconds of one search; verification takes additional time
 
