@@ -1336,7 +1336,7 @@ knowledge_check("04")
 # | a mirrored map | the map instead of its transpose |
 # | `nan` | find the first number that is *not finite*; anomaly mode reports only `nan` |
 # | gradcheck passes | it does not ask: other $g$, its layout, state, large inputs, other branches |
-# | ship | `autograd-course check module:F --inputs … --strict` |
+# | ship | `autograd-course check module:F --inputs … --warnings` |
 
 # %% [markdown]
 # ## Where next

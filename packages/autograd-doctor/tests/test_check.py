@@ -331,14 +331,14 @@ def test_html_is_a_page(folder: Path) -> None:
     assert "<script" not in page
 
 
-def test_strict_lets_a_warning_fail(folder: Path) -> None:
+def test_a_warning_fails_on_request(folder: Path) -> None:
     words = ("operations:Float", "--inputs", "f64[3]")
 
     assert run(*words).exit_code == NO_ERROR
-    strict = run(*words, "--strict")
-    assert strict.exit_code == ERROR
-    assert "With --strict, a warning counts as an error." in strict.stderr
-    assert run("operations:Square", "--inputs", "f64[3]", "--strict").exit_code == NO_ERROR
+    asked = run(*words, "--warnings")
+    assert asked.exit_code == ERROR
+    assert "With --warnings, a warning counts as an error." in asked.stderr
+    assert run("operations:Square", "--inputs", "f64[3]", "--warnings").exit_code == NO_ERROR
 
 
 # Invalid arguments, and targets that cannot be examined

@@ -393,6 +393,17 @@ def test_each_kind_of_call_gets_its_verdict(program: str) -> None:
     assert result.ok is {"✓": True, "⚠": True, "✗": False, "n": None}[verdict[0]]
 
 
+def test_a_report_says_what_is_wrong_for_other_inputs() -> None:
+    play, _ = PROGRAMS["wrong where the program runs no backward"]
+    with recording() as calls:
+        play()
+
+    text = str(calls.diagnose())
+
+    assert "No error shows where this program runs `backward`" in " ".join(text.split())
+    assert "warning, flipped-sign" in text
+
+
 # The table
 
 

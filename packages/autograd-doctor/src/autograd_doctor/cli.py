@@ -115,7 +115,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Use this seed for all random num
 TimeLimit = Annotated[
     float, typer.Option(min=0, help="Time limit for one pass in seconds (0 means no limit).")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
+Warnings = Annotated[bool, typer.Option("--warnings", help="Exit with code 1 for a warning too.")]
 Html = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Also write the report to this file as a web page."),
@@ -123,7 +123,7 @@ Html = Annotated[
 
 
 _CODES = """\
-Exit codes: 0 no error; 1 an error, or a warning with --strict;
+Exit codes: 0 no error; 1 an error, or a warning with --warnings;
 2 invalid command; 3 the Function could not be examined."""
 _CHECK_EPILOG = """\
 Write TARGET as package.module:name or path/to/file.py:name. The current
@@ -176,7 +176,7 @@ def check(
     repair: Annotated[
         bool, typer.Option("--repair/--no-repair", help="Search for a change that fixes the code.")
     ] = True,
-    strict: Strict = False,
+    warnings: Warnings = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     html: Html = None,
     fix: Annotated[
@@ -207,13 +207,13 @@ def check(
     _show(diagnosis, out, json, html)
     if fix and not json:
         _fix(diagnosis, out, yes)
-    if strict and diagnosis.ok and not diagnosis.passes(warnings=True):
-        typer.echo("With --strict, a warning counts as an error.", err=True)
-    raise typer.Exit(_exit(diagnosis, strict))
+    if warnings and diagnosis.ok and not diagnosis.passes(warnings=True):
+        typer.echo("With --warnings, a warning counts as an error.", err=True)
+    raise typer.Exit(_exit(diagnosis, warnings=warnings))
 
 
-def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
-    if diagnosis.passes(warnings=strict):
+def _exit(diagnosis: Diagnosis, *, warnings: bool) -> Exit:
+    if diagnosis.passes(warnings=warnings):
         return Exit.DONE
     return Exit.NOT_EXAMINED if diagnosis.ok is None else Exit.NOT_SO
 

@@ -114,7 +114,8 @@ class FunctionVerdict:
 class ProgramDiagnosis:
     """The verdicts on all Functions of a program.
 
-    ``print`` shows a table and a report for each error.
+    ``print`` shows a table and a report for each error. It also shows a report for a Function that
+    is right for this program, but wrong for other inputs.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out.
@@ -171,7 +172,7 @@ class ProgramDiagnosis:
         for note in self.notes:
             yield from wrap(note, width, break_on_hyphens=False, break_long_words=False)
         for row in self.rows:
-            if row.new and row.report:
+            if row.report and (row.new or not row.errors):
                 yield ""
                 yield from row.report.splitlines()
 

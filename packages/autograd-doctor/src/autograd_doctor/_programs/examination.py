@@ -145,7 +145,7 @@ def examine(
         *([project.failure] if project.failure else project.unknown()),
         *([f"autograd-doctor failed while it recorded calls ({recorder.failure})."]
           if recorder.failure else []),
-        *(RIGHT_HERE.format(_split(it.seen)[1]) for it in patients if it.right_for_program),
+        *(RIGHT_HERE.format(_split(it.seen)[1]) for it in patients if it.wrong_elsewhere),
         *([f"For lack of time, {left_out} recorded calls were not examined."] if left_out else []),
     )  # fmt: skip
     return ProgramDiagnosis(tuple(sorted(rows, key=lambda row: (row.function, row.where))), notes)
@@ -174,7 +174,8 @@ class _Patient:
     claimed: bool = True
     done: int = 0  # examined calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    right_for_program: bool = False  # whether no backward pass of the program shows the errors
+    # A call whose errors no backward pass of the program shows, and its diagnosis.
+    wrong_elsewhere: tuple[RecordedCall, Diagnosis] | None = None
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -233,8 +234,7 @@ class _Patient:
             told = _of_second_order(diagnosis) if call.create_graph else diagnosis
             self.diagnoses.append((call, told))
             if self._is_right_for_the_program(call, told):
-                self.right_for_program = True
-                self.diagnoses[-1] = call, _as_warnings(told)
+                self.diagnoses[-1] = self.wrong_elsewhere = call, _as_warnings(told)
         elif call.shrunk:
             self.failures.append(
                 "its calls hold many numbers, and it raises an error on a smaller copy of one: "
@@ -296,9 +296,9 @@ class _Patient:
         return _why_nothing_was_kept(self.seen)
 
     def _report(self) -> str:
-        if not self.wrong:
+        if not (shown := self.wrong or self.wrong_elsewhere):
             return ""
-        call, diagnosis = self.wrong
+        call, diagnosis = shown
         rows = [("seen on", "a smaller copy of a call with large tensors")] if call.shrunk else []
         if how := _how_to_declare(diagnosis.findings, self.seen.name):
             rows.append(("declare", how))
