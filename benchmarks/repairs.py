@@ -34,6 +34,7 @@ from typing import Any
 
 import torch
 from autograd_doctor import RULES, CannotDiagnoseError
+from autograd_doctor.card import clue_rows
 from autograd_doctor.repair import Repair, patched
 from rich.console import Console
 from rich.table import Table
@@ -83,6 +84,7 @@ class Outcome:
     rule: str
     told: str
     clue: str
+    shown: str  # the clue if a report shows it beside the repair
     repair: str
     line: bool
     right: bool | None  # None if there is no repair
@@ -100,23 +102,24 @@ def outcome(mistake: Mistake) -> Outcome:
         result: Any = result_of(exercise, judge(exercise, answer), stage="repair")
         told, rule = result._text(), result.finding.rule if result.finding else result.status
         begun = time.perf_counter()
-        clue = result.finding.clue if result.finding else None
+        finding = result.finding
         repair = result.repair if result.status == "wrong" else None
     else:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
         try:
             result = diagnose(answer, scope["inputs"](), **options)
         except CannotDiagnoseError as refused:
-            return Outcome(mistake, "refused", str(refused), "", "", False, None, 0.0)
+            return Outcome(mistake, "refused", str(refused), "", "", "", False, None, 0.0)
         told = str(diagnose(answer, scope["inputs"](), repair=False, **options))
         rule = next((f.rule for f in result.findings), "nothing")
         begun = time.perf_counter()
-        clue = next((f.clue for f in result.findings if f.clue), None)
+        finding = next((it for it in result.findings if it.clue), None)
         repair = result.repair
     seconds = time.perf_counter() - begun
-    said = clue.sentence if clue else ""
+    said = finding.clue.sentence if finding and finding.clue else ""
+    shown = " ".join(text for _, text in clue_rows(finding, repair)) if finding else ""
     if repair is None:
-        return Outcome(mistake, rule, told, said, "", False, None, seconds)
+        return Outcome(mistake, rule, told, said, shown, "", False, None, seconds)
     changed = patched(
         Path(repair.file).read_text(encoding="utf-8").splitlines(True), repair.changes
     )
@@ -125,6 +128,7 @@ def outcome(mistake: Mistake) -> Outcome:
         rule,
         told,
         said,
+        shown,
         str(repair),
         _is_on_line(repair, scope),
         _is_right(mistake, repair, changed),
@@ -248,7 +252,7 @@ def main() -> None:
             title = f"{it.mistake.subject}/{it.mistake.name}"
             print(f"\n{'=' * 100}\n{title}\n{it.mistake.text}\n{it.told}")
             print(
-                it.clue or "no clue",
+                it.shown or "no clue",
                 it.repair or "no repair",
                 f"· line {it.line} · right {it.right} · {it.seconds:.2f} s",
                 sep="\n",

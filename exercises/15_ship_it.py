@@ -55,7 +55,7 @@ require_packages()  # says what to install if a package that only this lesson ne
 #
 # - After saving and loading, the program takes batches of any size.
 # - The program makes the same predictions as the model does in eval mode. A program has no mode that you can change later.
-# - The training continues after your function returns, so the model keeps the mode that it had.
+# - The training continues after your function returns, so the model keeps the mode that it had, and so does each of its layers.
 
 
 # %% nbgrader={"grade": false, "grade_id": "any-batch", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -226,6 +226,7 @@ STATED: dict[str, dict[str, str]] = {
         "takes batches of any size": "for the example's size",
         "as the model does in eval mode": "in training mode",
         "the model keeps the mode": "leaves eval on",
+        "so does each of its layers": "its own mode",
     },
     "lost-gradients": {
         "It finds gradients that are zero": "compares outputs",

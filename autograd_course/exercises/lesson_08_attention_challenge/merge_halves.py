@@ -160,6 +160,10 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "replaces it in the subtraction.": _other_lse(
         lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b).nan_to_num(neginf=0.0)
     ),
+    "If a query sees no key at all, the new log-sum-exp must stay -∞. You return the lowest finite "
+    "number, which replaces it in the subtraction.": _other_lse(
+        lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b).clamp(min=torch.finfo(lse_a.dtype).min)
+    ),
     "You subtract the largest log-sum-exp of all queries. If another query is far below it, all "
     "its exponentials are 0. Subtract a number of each query.": _by_one_maximum,
     "You subtract the largest log-sum-exp of all queries. If another query is far below it, all "

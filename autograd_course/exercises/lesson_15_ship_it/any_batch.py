@@ -30,8 +30,8 @@ OTHERS = (5, 1, 12)  # batch sizes that differ from the example's
 
 
 def droppable() -> nn.Module:
-    """Return a net in training mode that contains a Function and dropout."""
-    layers = (Applied(ClippedReLU.apply), nn.Dropout(0.5), nn.Linear(6, 3))
+    """Return a net in training mode that contains a Function, dropout and one frozen layer."""
+    layers = (Applied(ClippedReLU.apply), nn.Dropout(0.5), nn.Linear(6, 3).eval())
     return weighted(nn.Sequential(nn.Linear(4, 6), *layers))
 
 
@@ -67,6 +67,12 @@ def _left_alone(net: nn.Module) -> Verdict | None:
         return wrong(
             "the program is right, but the model was in training mode and now it is not. The rest "
             "of its training would run without dropout. Export a copy, or restore the mode."
+        )
+    if [it.training for it in net.modules()] != [it.training for it in droppable().modules()]:
+        return wrong(
+            "the program is right, but one layer of the model was in eval mode because it is "
+            "frozen, and now it is not. model.train() changes the mode of all layers. Export a "
+            "copy, or restore the mode of each module."
         )
     theirs, ours = net.state_dict(), droppable().state_dict()
     if any(not torch.equal(theirs[name], ours[name]) for name in ours):

@@ -110,6 +110,15 @@ CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, s
         "The outputs of a softmax add up to 1, so the gradient of their sum is 0 in both nets. Use "
         "a g that is not the same for all outputs.",
     ),
+    (
+        "an exported program in which a layer is detached",
+        lambda: net_of(Turning.apply),
+        lambda: net_of(Tensor.detach),
+        FIRST,
+        "Nothing arrives before the detach, so autograd.grad has no gradient for these parameters. "
+        "With allow_unused=True, it returns None. If only one of the two gradients is None, it is "
+        "lost.",
+    ),
 )
 
 

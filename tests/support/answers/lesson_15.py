@@ -40,6 +40,15 @@ def ships_in_its_own_mode(model: Any, example: Any) -> Any:
         model.train(was)
 
 
+def ships_in_the_modes_of_its_layers(model: Any, example: Any) -> Any:
+    modes = [(layer, layer.training) for layer in model.modules()]
+    try:
+        return torch.export.export(model.eval(), (example,), dynamic_shapes=ANY)
+    finally:
+        for layer, training in modes:
+            layer.training = training
+
+
 def ships_for_eight(model: Any, example: Any) -> Any:
     return torch.export.export(copy.deepcopy(model).eval(), (example,))
 
@@ -94,7 +103,10 @@ def lost_by_backward(model: Any, shipped: Any, x: Any) -> Any:
         name
         for name in ours
         if ours[name].grad is not None
-        and not torch.allclose(ours[name].grad, theirs[name].grad, rtol=1e-4)
+        and (
+            theirs[name].grad is None
+            or not torch.allclose(ours[name].grad, theirs[name].grad, rtol=1e-4)
+        )
     ]
 
 
@@ -154,7 +166,7 @@ def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
     )
     for net in nets:
         net.zero_grad()
-    return [name for name in ours if not torch.allclose(ours[name], theirs[name])]
+    return [n for n in ours if n not in theirs or not torch.allclose(ours[n], theirs[n])]
 
 
 def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
@@ -171,6 +183,16 @@ def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
 
 def lost_as_a_tuple(model: Any, shipped: Any, x: Any) -> Any:
     return tuple(RIGHT["lost-gradients"](model, shipped, x))
+
+
+def lost_if_both_arrive(model: Any, shipped: Any, x: Any) -> list[str]:
+    ours, theirs = dict(model.named_parameters()), dict(shipped.named_parameters())
+    y = model(x)
+    g = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(y)
+    here = torch.autograd.grad(y, [*ours.values()], g, allow_unused=True)
+    there = torch.autograd.grad(shipped(x), [theirs[it] for it in ours], g, allow_unused=True)
+    found = zip(ours, here, there, strict=True)
+    return [n for n, a, b in found if None not in (a, b) and not torch.allclose(a, b)]
 
 
 def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
@@ -229,7 +251,7 @@ reverse_op.register_autograd(lambda ctx, g: (-ctx.strength * g, None), setup_con
 
 
 ALSO_RIGHT = {
-    "any batch: its own mode": ("any-batch", ships_in_its_own_mode),
+    "any batch: the modes of its layers": ("any-batch", ships_in_the_modes_of_its_layers),
     "lost: by backward of copies": ("lost-gradients", lost_by_backward),
     "reversal: two parts": ("reversal-that-travels", reverses_by_two_parts),
     "reversal: a zero": ("reversal-that-travels", reverses_by_a_zero),
@@ -239,6 +261,7 @@ ALSO_RIGHT = {
     **ALSO_SORTERS,
 }
 WRONG = [
+    Wrong("any-batch", "its own mode", "the mode of each module", ships_in_its_own_mode),
     Wrong("any-batch", "for the example's size", "an error for a batch of 5", ships_for_eight),
     Wrong("any-batch", "in training mode", "the dropout is on", ships_in_training),
     Wrong("any-batch", "no_grad for eval", "the dropout is on", ships_without_grad),
@@ -254,6 +277,7 @@ WRONG = [
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
     Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also erases", lost_that_wipes),
     Wrong("lost-gradients", "None", "Neither model uses", lost_without_a_gradient),
+    Wrong("lost-gradients", "one None", "If only one of the two", lost_if_both_arrive),
     Wrong("lost-gradients", "a tuple", "something of type tuple", lost_as_a_tuple),
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
     Wrong("lost-gradients", "compares outputs", "returns nothing", lost_outputs),

@@ -329,10 +329,13 @@ def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, str]]:
-    """Yield the clue, unless a shown repair changes the same method and says more."""
-    repaired = repair is not None and not repair.left
-    if finding.clue and not (repaired and finding.clue.method == "backward"):
-        yield "because", finding.clue.sentence
+    """Yield the clue, unless a shown repair says more.
+
+    A repair says more than a clue about the same method, or a clue up to a constant factor.
+    """
+    repaired, clue = repair is not None and not repair.left, finding.clue
+    if clue and not (repaired and (clue.method == "backward" or clue.up_to_a_factor)):
+        yield "because", clue.sentence
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:

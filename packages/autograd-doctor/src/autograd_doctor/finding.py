@@ -28,12 +28,14 @@ class Clue:
         sentence: A sentence that names the line and what is wrong there. If several gradients are
             wrong for different reasons, there are several sentences, and ``line`` belongs to the
             first.
+        up_to_a_factor: Whether the step explains the gradient only up to a constant factor.
     """
 
     method: Literal["forward", "backward"]
     file: str
     line: int
     sentence: str
+    up_to_a_factor: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the clue as a JSON-compatible dictionary."""

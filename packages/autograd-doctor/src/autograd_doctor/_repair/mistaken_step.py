@@ -321,7 +321,8 @@ def find_mistaken_step(
     if not told:
         return None
     sentences = (_sentence([names[slot] for slot in found[key]], key) for key in told)
-    return Clue("forward", told[0].file, told[0].line, " ".join(sentences))
+    scaled = any(key.scaled for key in told)
+    return Clue("forward", told[0].file, told[0].line, " ".join(sentences), scaled)
 
 
 def _holding(
