@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import surviving
@@ -41,6 +42,27 @@ def test_the_table_has_these_rows_and_columns_and_names_the_version() -> None:
 
     assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [*surviving.ROWS]
     assert f"PyTorch {'.'.join(torch.__version__.split('.')[:2])}." in PAGE
+
+
+@pytest.mark.parametrize("what", first_rows(surviving.CODE))
+def test_code_in_forward_does_under_compile_what_its_row_says(what: str) -> None:
+    row = next(line for line in LINES if line.startswith(f"| {what} |"))
+
+    whole = surviving.compiled_with(surviving.CODE[what], whole=True)
+    assert row.split(" | ")[2] == whole
+    assert surviving.compiled_with(surviving.CODE[what], whole=False) == "works"
+
+
+@pytest.mark.parametrize("code", surviving.INSTEAD.values(), ids=surviving.INSTEAD)
+def test_what_the_page_recommends_instead_compiles_into_one_graph(code: Any) -> None:
+    assert surviving.compiled_with(code, whole=True) == "works"
+
+
+def test_the_table_of_code_has_these_rows() -> None:
+    start = next(k for k, line in enumerate(LINES) if line.startswith("| In `forward` |"))
+    rows = LINES[start + 2 : LINES.index("", start)]
+
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [*surviving.CODE]
 
 
 def test_compile_supports_no_second_derivative_without_a_function_either() -> None:

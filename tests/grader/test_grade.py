@@ -31,6 +31,7 @@ from autograd_course.grader import CATALOGUE, Result, grade, hint
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds import function
 from autograd_course.grader.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
+from autograd_course.grader.pipeline import judge
 from autograd_course.grader.sections import section_to_read
 from autograd_course.index import INDEX
 
@@ -85,6 +86,23 @@ def test_a_wrong_answer_is_told_by_its_rule(wrong: Wrong) -> None:
     assert wrong.hint in result.finding.hint
     read = section_to_read(CATALOGUE[wrong.exercise], wrong.rule) or ""
     assert read in " ".join(str(result).split())
+
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("exercise", CATALOGUE)
+def test_no_verdict_depends_on_the_random_inputs(exercise: str) -> None:
+    right = [RIGHT[exercise], *(answer for name, answer in ALSO_RIGHT.values() if name == exercise)]
+    wrong = {it.mistake: it.answer for it in WRONG if it.exercise == exercise}
+
+    for seed in SEEDS:
+        for answer in right:
+            verdict = judge(CATALOGUE[exercise], answer, seed)
+            assert verdict.status == "passed", verdict.message
+        for mistake, answer in wrong.items():
+            assert judge(CATALOGUE[exercise], answer, seed).status == "wrong", mistake
 
 
 def test_the_tables_have_a_right_answer_to_every_exercise_and_three_wrong_ones() -> None:

@@ -355,3 +355,86 @@ ROWS = {
 def row(name: str) -> str:
     """Return one row of the page's table."""
     return f"| {name} | {' | '.join(ROWS[name].cell(tool) for tool in TOOLS)} |"
+
+
+# --- Python code inside forward -------------------------------------------------------------------
+
+SEEN: list[Any] = []
+
+
+def halved_until_small(x: Tensor) -> Tensor:
+    while x.abs().max() > 1:
+        x = x / 2
+    return x
+
+
+@custom_op("surviving::halved_until_small", mutates_args=())
+def halved_as_operator(x: Tensor) -> Tensor:
+    return halved_until_small(x.clone())
+
+
+halved_as_operator.register_fake(torch.empty_like)
+
+
+def noise(x: Tensor) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return x * torch.rand(x.shape, generator=generator, dtype=x.dtype)
+
+
+def with_print(x: Tensor) -> Tensor:
+    print(x.shape)
+    return 2 * x
+
+
+def with_cache(x: Tensor) -> Tensor:
+    SEEN.append(x.shape)
+    return 2 * x
+
+
+# Each row's code in forward, and what the page recommends instead.
+CODE: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "a number taken out of a tensor": lambda x: x * x.sum().item(),
+    "a list of numbers": lambda x: x * sum(x.tolist()),
+    "a branch on values": lambda x: 2 * x if x.sum() > 0 else x,
+    "a loop that ends at a tolerance": halved_until_small,
+    "a generator or a seed": noise,
+    "`print`": with_print,
+    "a selection by values, used inside": lambda x: x * x[x > 0].sum(),
+    "a selection by values, returned": lambda x: x[x > 0],
+    "a conversion to NumPy": lambda x: torch.from_numpy(2 * x.numpy()),
+    "a cache in a global variable": with_cache,
+}
+INSTEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "keep the tensor": lambda x: x * x.sum(),
+    "where for a selection": lambda x: x * torch.where(x > 0, x, 0).sum(),
+    "torch.where": lambda x: torch.where(x.sum() > 0, 2 * x, x),
+    "a custom operator": halved_as_operator,
+    "a fixed number of steps": lambda x: x / 2**3,
+    "rand_like": lambda x: x * torch.rand_like(x).mul(0).add(1),
+    "a loop over shapes": lambda x: sum((x / 2 for _ in range(len(x))), torch.zeros_like(x)),
+}
+
+
+def compiled_with(code: Callable[[Tensor], Tensor], *, whole: bool) -> str:
+    """Compile a Function whose forward runs some code, and say what happens."""
+
+    class Runs(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return code(x)
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+            return (grad_output / 2).sum().expand(3) / len(grad_output)
+
+    torch._dynamo.reset()
+    call = torch.compile(lambda x: Runs.apply(x), backend="aot_eager", fullgraph=whole)
+    x = torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    try:
+        with quiet():
+            y = call(x)
+    except Exception as error:
+        return f"raises `{type(error).__name__}`"
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    right = torch.allclose(y, Runs.apply(x)) and torch.equal(slope, torch.full_like(x, 0.5))
+    return "works" if right else "is wrong"
