@@ -229,6 +229,18 @@ def test_moodle_reads_its_columns(book: Gradebook) -> None:
     assert "Last modified (grade)" in ann
 
 
+def test_a_row_that_a_site_cannot_match_is_named(book: Gradebook, tmp_path: Path) -> None:
+    book.enroll((ANN, BOB, CYD))
+    words = ["classroom", "report", str(tmp_path / "grades.sqlite"), "--format"]
+    canvas, moodle = (
+        " ".join(CliRunner().invoke(app, [*words, site]).output.split())
+        for site in ("canvas", "moodle")
+    )
+
+    assert "canvas.csv has no ID for dora, so Canvas looks for the name." in canvas
+    assert "moodle.csv has no Identifier for bob_4711, dora, so Moodle skips" in moodle
+
+
 def test_the_feedback_has_the_names_that_the_site_gave(book: Gradebook, tmp_path: Path) -> None:
     files.write(book, tmp_path / "reports", ("html",))
     data = (tmp_path / "reports" / "feedback.zip").read_bytes()

@@ -27,6 +27,7 @@ from autograd_classroom.ingest.collecting import NoSubmissionsError
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.paths import PlaceError, Places
 from autograd_classroom.reports import files
+from autograd_classroom.reports.sites import unmatched
 from autograd_classroom.sandbox import NoSandboxError, Trusted, choose
 from autograd_classroom.sandbox.template import Template
 from autograd_course.index import INDEX, Entry
@@ -94,7 +95,7 @@ def grade(
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
-        for line in (*_changed(book), *_absent(book)):
+        for line in (*_changed(book), *_absent(book), *_unmatched(book)):
             console.say(line)
         files.write(book, places.reports)
         console.say(f"Reports: {short(places.reports)}")
@@ -126,6 +127,8 @@ def report(
             folder = reports or gradebook.absolute().parent
             everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
+            for line in _unmatched(book, () if everything else wanted):
+                console.say(line)
             console.say(f"Reports: {short(folder)}")
         missing = [line for exercise in required for line in _not_passed(book, exercise)]
         for line in missing:
@@ -173,6 +176,26 @@ def _absent(book: Gradebook) -> Iterator[str]:
     people = book.people()
     if strangers := [student for student in book.students() if student not in people]:
         yield f"Not on the roster: {', '.join(strangers)}."
+
+
+IMPORTS = {
+    "canvas": "canvas.csv has no ID for {}, so Canvas looks for the name. The roster can contain "
+    "IDs.",
+    "moodle": "moodle.csv has no Identifier for {}, so Moodle skips this row of the grading "
+    "worksheet. The Identifier is the number in the name of the downloaded folder.",
+}
+
+
+def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a line about the rows that a site cannot match.
+
+    If nobody can be matched, the class probably does not use the site. Then a line appears only if
+    the caller wants the site's format.
+    """
+    for site, line in IMPORTS.items():
+        found = unmatched(book, site)
+        if found and (site in wanted or len(found) < len(book.students())):
+            yield line.format(", ".join(found))
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:

@@ -20,6 +20,7 @@ from autograd_classroom.reports import files
 from autograd_course.index import INDEX, Entry
 
 INTERVAL = 0.1  # seconds between two looks at the folder
+SETTLING = 0.04  # seconds after a change, before the next look
 
 
 def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
@@ -38,7 +39,7 @@ def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
             graded = now
             yield
         else:
-            time.sleep(interval)
+            time.sleep(interval if settled else min(interval, SETTLING))
 
 
 def watch(

@@ -13,7 +13,7 @@ from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.reports.pages import feedback, feedback_name
 from autograd_classroom.reports.table import number, written
 
-_MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
+_MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
 _NUMBER = re.compile(r".+_(\d+)")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal feedback gives equal zip files
@@ -32,7 +32,7 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
     yield written([["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *titles]])
     possible = [number(tally.possible) for tally in tallies]
     yield written([["    Points Possible", "", "", "", "", *possible]])
-    numbers = {s: match["user"] for s, top in _tops(book) if (match := _CANVAS.fullmatch(top))}
+    numbers = _numbers(book, _CANVAS)
     for student in book.students():
         who = people.get(student, Person(name=student))
         scores = {score.exercise: score for score in book.scores(student)}
@@ -57,7 +57,7 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
     ])  # fmt: skip
     people = book.people()
     possible = number(sum(tally.possible for tally in book.tallies()))
-    numbers = {s: match["number"] for s, top in _tops(book) if (match := _MOODLE.fullmatch(top))}
+    numbers = _numbers(book, _MOODLE)
     for student in book.students():
         who = people.get(student, Person(name=student))
         scores = book.scores(student)
@@ -71,6 +71,25 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
         )
         row = [participant, who.label, who.id, who.email, grade, possible, "", "\n".join(said)]
         yield written([row])
+
+
+def unmatched(book: Gradebook, site: str) -> list[str]:
+    """Return the students whose rows Canvas or Moodle cannot match to a person by a number.
+
+    ``site`` is ``"canvas"`` or ``"moodle"``. Canvas then tries the name. Moodle's grading worksheet
+    skips the row.
+    """
+    numbers, people = _numbers(book, _CANVAS if site == "canvas" else _MOODLE), book.people()
+    students = (student for student in book.students() if student not in numbers)
+    if site == "moodle":
+        return [*students]
+    known = {name for name, it in people.items() if it.site or it.id or it.login or it.email}
+    return [student for student in students if student not in known]
+
+
+def _numbers(book: Gradebook, pattern: re.Pattern[str]) -> dict[str, str]:
+    """Return the number that Canvas or Moodle gave to each student whose folder or file has one."""
+    return {s: match["user"] for s, top in _tops(book) if (match := pattern.fullmatch(top))}
 
 
 def feedback_zip(book: Gradebook) -> bytes:
