@@ -136,6 +136,7 @@ def test_a_clue_is_text_html_and_data() -> None:
         "file": mistaken.__file__,
         "line": finding.clue.line,
         "sentence": finding.clue.sentence,
+        "up_to_a_factor": False,
     }
 
 

@@ -111,7 +111,7 @@ def with_ties(
     numbers, counts = torch.cat(examined).unique(return_counts=True)
     smooth = torch.cat([found.smooth for found in columns])
     kinks = torch.cat(examined)[~smooth].unique()
-    tied = numbers[counts > 1]
+    tied = numbers[(counts > 1) & numbers.isfinite()]
     at_kinks = torch.isin(tied, kinks)  # these are the most interesting ones
     directions = [
         [
@@ -346,12 +346,14 @@ def _real(tensor: Tensor) -> Tensor:
 
 
 def _typical(real: Tensor) -> float:
-    return float(real.square().mean().sqrt()) if real.numel() else 1.0
+    finite = real[real.isfinite()]  # a mask can contain -inf
+    return float(finite.square().mean().sqrt()) if finite.numel() else 1.0
 
 
 def _scale(real: Tensor) -> Tensor:
     """Return each element's scale: its magnitude, but at least 1/20 of the typical magnitude."""
-    return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
+    typical = _typical(real)
+    return real.abs().nan_to_num(posinf=typical).clamp_min(0.05 * typical or 1.0)
 
 
 def _signed(like: Tensor, rng: torch.Generator) -> Tensor:

@@ -397,7 +397,7 @@ def wrong_at_ties(evidence: Evidence) -> Match | None:
         gradients = _at(vjp.grads, tied)
         right, actual = float(expected[k]) / scale, float(gradients.sum())
         least = float(tolerance[k]) / scale + MORE_THAN_ROUNDING * size(gradients) + 1e-12
-        if not ties.smooth[k] or abs(actual - right) <= least:
+        if not ties.smooth[k] or not abs(actual - right) > least:  # also if one of them is nan
             continue
         if declared is not None and abs(float(_at(declared, tied).sum()) - actual) <= least:
             continue

@@ -173,6 +173,9 @@ def set_nan(x: Tensor) -> Tensor:
 TIED = torch.tensor([[1.0, 3, 3, 2], [5, 4, 5, 5], [0, 1, 2, 3]], dtype=torch.float64)
 
 
+HIDDEN = torch.tensor([[1.0, -torch.inf, 1, 0], [0, 2, -torch.inf, 2]], dtype=torch.float64)
+
+
 def with_marked_norm(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     norm = x.norm(dim=1, keepdim=True)
     ctx.save_for_backward(x / norm, norm)
@@ -526,6 +529,8 @@ LOOKALIKES = [
          {"reference": lambda x: (x / x.norm(dim=1, keepdim=True), x.norm(dim=1, keepdim=True))}),
     Case("wrong-region", "equal maxima share the gradient",
          saving(lambda x: x.amax(1, keepdim=True), lambda x, g: share(x) * g), (TIED,)),
+    Case("wrong-region", "equal elements, two of them infinite",
+         saving(lambda x: x.logsumexp(1), lambda x, g: x.softmax(1) * g.unsqueeze(1)), (HIDDEN,)),
     Case("wrong-region", "the first of equal maxima",
          saving(lambda x: x.amax(1, keepdim=True), lambda x, g: first_max(x) * g), (TIED,)),
     Case("undeclared-surrogate", "a median of equal elements",
