@@ -9,6 +9,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -72,6 +73,12 @@ def a_tie_loses_nothing(function: type[Function], inputs: tuple[Any, ...]) -> Fi
     )
 
 
+def a_tie_in_the_example(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Say the same if the diagnosis has seen a tie."""
+    told = a_tie_loses_nothing(function, inputs)
+    return told and replace(told, rule="wrong-region")
+
+
 EXERCISE = FunctionExercise(
     answer="Maximum",
     points=2,
@@ -92,4 +99,5 @@ EXERCISE = FunctionExercise(
         keeps_at_most(lambda a, b: a.numel(), "one byte for each element"),
         a_tie_loses_nothing,
     ),
+    causes=(a_tie_in_the_example,),
 )
