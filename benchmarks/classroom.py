@@ -155,12 +155,17 @@ def repairs(students: int, jobs: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         changed = Path(scratch) / "without"
         shutil.copytree(CLASSROOM, changed)
-        code = (judge := changed / "autograd_classroom" / "judge" / "repairing.py").read_text()
-        judge.write_text(code.replace("\nLEAST = ", '\nLEAST = float("inf")  # '))
+        judge = changed / "autograd_classroom" / "judge" / "repairing.py"
+        code, limit = judge.read_text(), "\nLEAST = "
+        if limit not in code:
+            raise SystemExit("The search cannot be turned off: its limit LEAST has another name.")
+        judge.write_text(code.replace(limit, f'{limit}float("inf")  # '))
+        homework = Path(scratch) / "homework"
+        answered = _mistakes_in(homework, students)
         for turn in range(TURNS):
             for found, source in ((with_search, CLASSROOM), (without, changed)):
                 folder = _folder(Path(scratch) / f"{turn} {source.name}")
-                answered = _mistakes_in(folder / "homework", students)
+                shutil.copytree(homework, folder / "homework")
                 found.append(_graded(folder, [*set(answered)], len(answered), jobs, source))
                 print(_line(found[-1]), flush=True)
     for unit, cost in (("seconds", lambda it: it.seconds), ("computed", lambda it: it.computed)):

@@ -84,7 +84,7 @@ class Outcome:
     rule: str
     told: str
     clue: str
-    shown: str  # the clue if a report shows it beside the repair
+    shown: str  # the clue, or "" if the report shows only the repair
     repair: str
     line: bool
     right: bool | None  # None if there is no repair

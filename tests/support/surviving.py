@@ -416,7 +416,11 @@ INSTEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
 
 
 def compiled_with(code: Callable[[Tensor], Tensor], *, whole: bool) -> str:
-    """Compile a Function whose forward runs some code, and say what happens."""
+    """Compile a Function whose forward runs some code, and say what happens.
+
+    ``backward`` returns half of the mean of ``grad_output`` for each element, whatever the length
+    of the output is.
+    """
 
     class Runs(Function):
         @staticmethod
@@ -425,7 +429,7 @@ def compiled_with(code: Callable[[Tensor], Tensor], *, whole: bool) -> str:
 
         @staticmethod
         def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-            return (grad_output / 2).sum().expand(3) / len(grad_output)
+            return (grad_output.mean() / 2).expand(3)
 
     torch._dynamo.reset()
     call = torch.compile(lambda x: Runs.apply(x), backend="aot_eager", fullgraph=whole)

@@ -68,13 +68,14 @@ def _left_alone(net: nn.Module) -> Verdict | None:
             "the program is right, but the model was in training mode and now it is not. The rest "
             "of its training would run without dropout. Export a copy, or restore the mode."
         )
-    if [it.training for it in net.modules()] != [it.training for it in droppable().modules()]:
+    fresh = droppable()
+    if [it.training for it in net.modules()] != [it.training for it in fresh.modules()]:
         return wrong(
             "the program is right, but one layer of the model was in eval mode because it is "
             "frozen, and now it is not. model.train() changes the mode of all layers. Export a "
             "copy, or restore the mode of each module."
         )
-    theirs, ours = net.state_dict(), droppable().state_dict()
+    theirs, ours = net.state_dict(), fresh.state_dict()
     if any(not torch.equal(theirs[name], ours[name]) for name in ours):
         return wrong("the program is right, but your function has changed the model's weights.")
     return None

@@ -218,7 +218,7 @@ class FunctionOrder:
 
     def _examined(self, inputs: Inputs) -> Verdict | None:
         findings = self.witness.diagnosed(inputs)
-        found = _first([*filter(self.exercise.is_failed_by, findings)])
+        found = _first_cause([*filter(self.exercise.is_failed_by, findings)])
         for finding in filter(self.exercise.warns_of, findings):
             self.warned.setdefault(finding.rule, finding)
         return fault(found and self._recognized(found, inputs))
@@ -242,7 +242,7 @@ class FunctionOrder:
         return recognized_gradients(self.exercise, came, inputs, found, earlier)
 
 
-def _first(failing: Sequence[Finding]) -> Finding | None:
+def _first_cause(failing: Sequence[Finding]) -> Finding | None:
     """Return the first finding, or a broken contract if an output wrongly gets no gradient.
 
     In this case, the other findings can be its consequences.

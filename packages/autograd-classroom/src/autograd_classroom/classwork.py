@@ -178,21 +178,21 @@ def _absent(book: Gradebook) -> Iterator[str]:
         yield f"Not on the roster: {', '.join(strangers)}."
 
 
-IMPORTS = {
+UNMATCHED = {
     "canvas": "canvas.csv has no ID for {}, so Canvas looks for the name. The roster can contain "
     "IDs.",
-    "moodle": "moodle.csv has no Identifier for {}, so Moodle skips this row of the grading "
-    "worksheet. The Identifier is the number in the name of the downloaded folder.",
+    "moodle": "moodle.csv has no Identifier for {}, so Moodle skips each such row of the "
+    "grading worksheet. The Identifier is the number in the name of the downloaded folder.",
 }
 
 
 def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line about the rows that a site cannot match.
 
-    If nobody can be matched, the class probably does not use the site. Then a line appears only if
-    the caller wants the site's format.
+    If the site can match nobody, the class probably does not use it. In this case, the function
+    yields a line only if the caller wants the site's format.
     """
-    for site, line in IMPORTS.items():
+    for site, line in UNMATCHED.items():
         found = unmatched(book, site)
         if found and (site in wanted or len(found) < len(book.students())):
             yield line.format(", ".join(found))

@@ -62,6 +62,12 @@ class Declared:
             ) from error
         self._require_like(evidence.forward.outputs)
         self.floats = [out for out in self.outputs if is_float(out)]
+        forward = evidence.forward
+        self._marked = [
+            place in forward.marked_non_differentiable
+            for place, out in enumerate(forward.outputs)
+            if is_float(out)
+        ]
 
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
         """Raise an error if the outputs cannot be compared with the outputs of ``forward``."""
@@ -95,8 +101,8 @@ class Declared:
         """
         pairs = [
             (out, g)
-            for out, g in zip(self.floats, self._sent(grad_outputs), strict=False)
-            if g is not None and out.requires_grad and out.shape == g.shape
+            for out, g, marked in zip(self.floats, grad_outputs, self._marked, strict=False)
+            if g is not None and not marked and out.requires_grad and out.shape == g.shape
         ]
         if not pairs:
             return [torch.zeros_like(leaf) for leaf in self.leaves]
@@ -106,14 +112,6 @@ class Declared:
             for grad in torch.autograd.grad(
                 outputs, self.leaves, gs, retain_graph=True, materialize_grads=True
             )
-        ]
-
-    def _sent(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor | None]:
-        forward = self.evidence.forward
-        floats = [place for place, out in enumerate(forward.outputs) if is_float(out)]
-        return [
-            None if place in forward.marked_non_differentiable else g
-            for place, g in zip(floats, grad_outputs, strict=False)
         ]
 
     def held_fixed(

@@ -108,11 +108,11 @@ def with_ties(
         _real(inputs[position])[found.index.to(inputs[position].device)].cpu()
         for position, found in zip(wanted, columns, strict=True)
     ]
-    numbers, counts = torch.cat(examined).unique(return_counts=True)
-    smooth = torch.cat([found.smooth for found in columns])
-    kinks = torch.cat(examined)[~smooth].unique()
+    elements = torch.cat(examined)
+    numbers, counts = elements.unique(return_counts=True)
     tied = numbers[(counts > 1) & numbers.isfinite()]
-    at_kinks = torch.isin(tied, kinks)  # these are the most interesting ones
+    smooth = torch.cat([found.smooth for found in columns])
+    at_kinks = torch.isin(tied, elements[~smooth])  # these are the most interesting ones
     directions = [
         [
             _where_equal(_real(inputs[position]), found.index, number)

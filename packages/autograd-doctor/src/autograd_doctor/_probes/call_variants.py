@@ -365,19 +365,19 @@ def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
 def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     length = _length(plain.done.outputs)
     compare = _grown if length == 1 else _cut
-    first: tuple[Comparison, Sliced] | None = None
+    best: tuple[Comparison, Sliced] | None = None
     for sliced in _cuts(plain.inputs, length):
         found = compare(session, evidence, plain, sliced)
         if found is None or (length == 1 and not agrees(found) and _may_belong(plain, sliced)):
             continue
-        if first is None or first[0].failure:
-            first = found, sliced
-        if length > 1 or agrees(found):  # an input of length 1 can be a parameter of the batch
-            first = found, sliced
+        settled = length > 1 or agrees(found)  # an input of length 1 may not belong to the batch
+        if settled or best is None or best[0].failure:
+            best = found, sliced
+        if settled:
             break
-    if first is not None:
-        yield first[0]
-        yield from _emptied(session, evidence, plain, first[1])
+    if best is not None:
+        yield best[0]
+        yield from _emptied(session, evidence, plain, best[1])
 
 
 def _may_belong(plain: Plain, sliced: Sliced) -> bool:

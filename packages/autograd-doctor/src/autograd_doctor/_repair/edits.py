@@ -580,7 +580,7 @@ def _lengths_named(node: ast.AST) -> list[str]:
 
 def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``y[t]`` with ``y[t - 1]``, or ``x[n:]`` with ``x[n - 1 : -1]``."""
-    loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
+    loops = _loop_targets(scope)
     for _, node in scope.places:
         for place, part in _index_parts(node) if isinstance(node, ast.Subscript) else ():
             for step in (-1, 1):
@@ -593,20 +593,22 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def first_steps(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``: the index -1 is the last element."""
-    loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
+    loops = _loop_targets(scope)
     for place, node in scope.places:
-        match node:
-            case ast.Subscript(value, _, ast.Load()):
-                for _, part in _index_parts(node):
-                    match part:
-                        case ast.BinOp(ast.Name(step), ast.Sub(), ast.Constant(int(back))) if (
-                            step in loops
-                        ):
-                            test = parse(f"{step} >= {back}" if back > 1 else f"{step} > 0")
-                            others = [it for it in scope.tensors if it != step]
-                            for text in (*others, f"torch.zeros_like({ast.unparse(node)})"):
-                                if text != ast.unparse(value):
-                                    yield place, ast.IfExp(test, node, parse(text))
+        if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
+            continue
+        indexed = ast.unparse(node.value)
+        for _, part in _index_parts(node):
+            match part:
+                case ast.BinOp(ast.Name(step), ast.Sub(), ast.Constant(int(back))) if step in loops:
+                    test = parse(f"{step} >= {back}" if back > 1 else f"{step} > 0")
+                    for text in (*scope.tensors, f"torch.zeros_like({ast.unparse(node)})"):
+                        if text not in (step, indexed):
+                            yield place, ast.IfExp(test, node, parse(text))
+
+
+def _loop_targets(scope: Scope) -> set[str]:
+    return {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
 
 
 def _index_parts(node: ast.Subscript) -> Sequence[tuple[Place, ast.expr]]:
@@ -1131,7 +1133,7 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             case ast.Assign([ast.Name(name)]):
                 for assigned, value in scope.assigned:
                     if assigned == name and ast.unparse(value) != ast.unparse(node.value):
-                        yield (node, "value", None), _InScope(scope).visit(_copied(value))
+                        yield (node, "value", None), _in_scope(value, scope)
         if not isinstance(node, ast.Call) or place[1] == "func":
             continue
         for other in scope.calls:
@@ -1148,12 +1150,8 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
     """Return an expression of another method in terms of the names of this scope."""
-    found: ast.expr = _InScope(scope).visit(_copied(node))
+    found: ast.expr = _InScope(scope).visit(parse(ast.unparse(node)))
     return found
-
-
-def _copied(node: ast.expr) -> ast.expr:
-    return parse(ast.unparse(node))
 
 
 class _InScope(ast.NodeTransformer):

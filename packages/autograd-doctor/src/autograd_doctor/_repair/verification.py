@@ -279,7 +279,7 @@ def _is_no_better(
     If the finding is about wrong values, only exceptions, wrong shapes and NaN count.
     """
     before = {found.rule for found in _findings_on(case, args, seed)} - {finding.rule}
-    if RULES[finding.rule].family in VALUE_FAMILIES:
+    if _is_about_values(finding.rule):
         before &= {"backward-raises", "gradient-shape", "non-finite"}
     return before.issuperset(errors) and before.isdisjoint(known)
 
@@ -371,7 +371,7 @@ def _partial(
     before = {found.rule for found in findings if found.severity == "error"} - {finding.rule}
     if finding.rule == "forward-mismatch":
         gone = not rules.intersection(FORWARD_RULES)
-    elif RULES[finding.rule].family in VALUE_FAMILIES:
+    elif _is_about_values(finding.rule):
         if all(RULES[found.rule].family in OTHER_USES for found in errors):
             checked_on = (EXAMPLE, OTHER_VALUES)
             return Repair("", (), checked_on, left=_sentence(errors), made=function)
@@ -407,7 +407,7 @@ def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
     for found in findings:
         if found.severity == "error":
             inputs = found.evidence.get("inputs") or [found.evidence.get("input", "")]
-            if RULES[found.rule].family not in VALUE_FAMILIES or not all(inputs):
+            if not _is_about_values(found.rule) or not all(inputs):
                 return set()
             named.update(map(str, inputs))
     return named

@@ -399,31 +399,39 @@ def wrong_at_ties(evidence: Evidence) -> Match | None:
         least = float(tolerance[k]) / scale + MORE_THAN_ROUNDING * size(gradients) + 1e-12
         if not ties.smooth[k] or not abs(actual - right) > least:  # also if one of them is nan
             continue
-        if declared is not None and abs(float(_at(declared, tied).sum()) - actual) <= least:
-            continue
-        names = [evidence.name(position) for position in evidence.wanted]
-        at = [
-            element(name, unraveled(int(i), evidence.inputs[position].shape))
-            for name, position, places in zip(names, evidence.wanted, tied, strict=True)
-            for i in places[:2]
-        ]
-        first = next(slot for slot, places in enumerate(tied) if len(places))
-        value = plain(as_real(evidence.inputs[evidence.wanted[first]]).reshape(-1)[tied[first][0]])
-        inputs = [name for name, places in zip(names, tied, strict=True) if len(places)]
-        what = f"the gradient{'s' * (len(inputs) > 1)} of {listed(quoted(inputs))}"
-        return Match(
-            f"{what} {'are' if len(inputs) > 1 else 'is'} wrong where elements are equal. If these "
-            "elements change together, `forward` is differentiable, but the sum of their gradients "
-            "is wrong.",
-            {
-                "inputs": inputs,
-                "witness": f"{' = '.join([*dict.fromkeys([at[0], at[-1]])])} = {number(value)}: "
-                f"their gradients add up to {number(actual)}, should be {number(right)}",
-                "line": return_line(evidence.contract.backward_source),
-            },
-            hint=SHARE,
-        )
+        if declared is None or abs(float(_at(declared, tied).sum()) - actual) > least:
+            return _told_of_ties(evidence, tied, actual, right)
     return None
+
+
+def _told_of_ties(evidence: Evidence, tied: Sequence[Tensor], actual: float, right: float) -> Match:
+    """Return a match for equal elements at flat positions of the wanted inputs."""
+    named = [
+        (evidence.name(position), evidence.inputs[position], places)
+        for position, places in zip(evidence.wanted, tied, strict=True)
+        if len(places)
+    ]
+    at = [
+        element(name, unraveled(int(place), value.shape))
+        for name, value, places in named
+        for place in places[:2]
+    ]
+    _, value, places = named[0]
+    equal = f"{at[0]} = {at[-1]} = {number(plain(value.reshape(-1)[places[0]]))}"
+    names = [name for name, _, _ in named]
+    several = len(names) > 1
+    return Match(
+        f"the gradient{'s' * several} of {listed(quoted(names))} {'are' if several else 'is'} "
+        "wrong where elements are equal. If these elements change together, `forward` is "
+        "differentiable, but the sum of their gradients is wrong.",
+        {
+            "inputs": names,
+            "witness": f"{equal}: their gradients add up to {number(actual)}, "
+            f"should be {number(right)}",
+            "line": return_line(evidence.contract.backward_source),
+        },
+        hint=SHARE,
+    )
 
 
 def _at(grads: Sequence[Tensor | None], places: Sequence[Tensor]) -> Tensor:
@@ -432,7 +440,7 @@ def _at(grads: Sequence[Tensor | None], places: Sequence[Tensor]) -> Tensor:
         [
             torch.zeros(len(at), dtype=torch.float64)
             if grad is None
-            else as_real(grad).reshape(-1)[at.to(grad.device)].double().cpu()
+            else grad.reshape(-1)[at.to(grad.device)].double().cpu()
             for grad, at in zip(grads, places, strict=True)
         ]
     )
