@@ -8,17 +8,26 @@
    boolean tensor like any other. backward returns grad_output times the mask, and None for ceiling.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT, same_slope_at
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
+from autograd_course.grader.suspecting import returning
 
 
 def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
     """Return ``min(max(x, 0), ceiling)``."""
     return x.clamp(0, ceiling)
+
+
+def passing(mask: Callable[[Tensor, float], Tensor]) -> Callable[..., Any]:
+    """Return a suspect whose gradient passes where another mask is true."""
+    return returning(clipped_relu, lambda x, ceiling, g: g * mask(x, ceiling))
 
 
 EXERCISE = FunctionExercise(
@@ -41,6 +50,31 @@ EXERCISE = FunctionExercise(
     suspects={
         "The result is not clipped at the ceiling.": lambda x, ceiling: x.clamp(min=0),
         "Negative numbers are not clipped at 0.": lambda x, ceiling: x.clamp(max=ceiling),
+    },
+    gradient_suspects={
+        "The mask is true for every x. It passes only between the kinks, so both comparisons must "
+        "hold. (The output is never below 0 or above the ceiling.)": passing(
+            lambda x, ceiling: torch.ones_like(x)
+        ),
+        "The gradient also passes above the ceiling. There forward clips, too, so the mask needs a "
+        "second comparison. A clipped output is equal to the ceiling.": passing(
+            lambda x, ceiling: x > 0
+        ),
+        "The gradient also passes below 0. There forward clips, too, so the mask needs a second "
+        "comparison. A clipped output is equal to 0.": passing(lambda x, ceiling: x < ceiling),
+        "The gradient also passes for x between -ceiling and 0. forward clips at 0, so the mask "
+        "must compare x itself, not its absolute value.": passing(
+            lambda x, ceiling: x.abs() < ceiling
+        ),
+        "The mask is inverted. The gradient passes between the kinks, not outside.": passing(
+            lambda x, ceiling: (x < 0) | (x > ceiling)
+        ),
+        "This multiplies by x between the kinks. There the slope of forward is 1.": returning(
+            clipped_relu, lambda x, ceiling, g: g * x * ((x > 0) & (x < ceiling))
+        ),
+        "This clips grad_output. x decides where grad_output passes, not its own size.": returning(
+            clipped_relu, lambda x, ceiling, g: g.clamp(0, ceiling)
+        ),
     },
     checks=(
         *CONDUCT,

@@ -9,6 +9,7 @@
    forward can store as ctx.has_bias, return None in its place.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,12 +21,80 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
-from autograd_course.grader.suspecting import returned_by
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``x Wᵀ + b``."""
     return torch.nn.functional.linear(x, weight, bias)
+
+
+def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a gradient of the bias that is summed over the features of a batch."""
+    x, weight, bias = (torch.ones(shape, dtype=torch.float64) for shape in ((4, 3), (2, 3), (2,)))
+    shape = tuple(returned_by(function, (x, weight, bias))[2].shape)
+    if shape == ():
+        hint = (
+            "For a batch, the gradient of the bias is a single number, so it was summed over all "
+            "dims. The bias has one number for each output feature. Sum only over the rows."
+        )
+    elif shape == (4,):
+        hint = (
+            "For a batch, the gradient of the bias has one number for each row, so it was summed "
+            "over the output features. The bias has one number for each feature. Sum over the rows."
+        )
+    else:
+        return None
+    return found("gradient-shape", "The gradient of the bias has the wrong dims.", {}, hint)
+
+
+def multiplies_by_weight(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a product with the weight itself, not its transpose, that works for square weights."""
+    x, weight = square_call(inputs)
+    if not torch.allclose(function.apply(x, weight, None), x @ weight):
+        return None
+    return found(
+        "forward-raises",
+        "The weight is not transposed.",
+        {},
+        "For a square weight, your result is x W. The formula has x Wᵀ, because each row of the "
+        "weight belongs to one output.",
+    )
+
+
+def transposes_for_x(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a gradient of x that multiplies by the transposed weight."""
+    x, weight = square_call(inputs)
+    gradient = returned_by(function, (x, weight, None))[0]
+    if not torch.allclose(gradient, torch.ones_like(x) @ weight.t()):
+        return None
+    return found(
+        "backward-raises",
+        "The weight is transposed.",
+        {},
+        "For a square weight, your gradient of x is g Wᵀ. forward multiplies by Wᵀ, so backward "
+        "multiplies by W itself. Compare the shapes of g and W.",
+    )
+
+
+def square_call(inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Return an input and a square weight that is not symmetric."""
+    weight = torch.arange(9, dtype=torch.float64).reshape(3, 3).square()
+    return inputs[0].detach().reshape(-1)[:3].repeat(2, 1) + 1, weight
+
+
+def of_weight(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return a suspect that computes the gradient of the weight from rows in another way."""
+
+    def backward(
+        x: Tensor, weight: Tensor, *bias_and_g: Any
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        *bias, g = bias_and_g
+        rows = g.reshape(-1, len(weight))
+        of_bias = rows.sum(0) if bias and bias[0] is not None else None
+        return g @ weight, formula(rows, x.reshape(-1, weight.shape[1])), of_bias
+
+    return returning(linear, backward)
 
 
 def sums_over_no_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -63,7 +132,26 @@ EXERCISE = FunctionExercise(
     suspects={
         "The bias is missing from the result.": lambda x, weight, bias=None: linear(x, weight),
     },
+    gradient_suspects={
+        "For the weight, x and grad_output are summed over the rows before they are multiplied. "
+        "Multiply them row by row, and then sum the products.": of_weight(
+            lambda rows, x: torch.outer(rows.sum(0), x.sum(0))
+        ),
+        "A reshape only regroups the numbers in the order in which they are stored. It does not "
+        "exchange rows and columns. Use a transpose for that.": of_weight(
+            lambda rows, x: rows.t() @ x.reshape(x.shape[1], -1).t()
+        ),
+        "A reshape of grad_output only regroups its numbers in the order in which they are stored. "
+        "Use a transpose to exchange rows and columns.": of_weight(
+            lambda rows, x: rows.reshape(rows.shape[1], -1) @ x
+        ),
+    },
     accepted=("zero-size",),  # reshape(-1, n) cannot infer the rows of an empty tensor
     checks=CONDUCT,
-    causes=(sums_over_no_dims,),
+    causes=(
+        sums_the_wrong_dims,
+        sums_over_no_dims,
+        multiplies_by_weight,
+        transposes_for_x,
+    ),
 )

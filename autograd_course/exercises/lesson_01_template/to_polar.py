@@ -42,6 +42,12 @@ def exchanged(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tens
     return grad_x, y / r * of_r + x / r**2 * of_theta
 
 
+def multiplied(x: Tensor, y: Tensor, of_r: Tensor, of_theta: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the two paths are multiplied."""
+    r = torch.hypot(x, y)
+    return -x / r * of_r * y / r**2 * of_theta, y / r * of_r * x / r**2 * of_theta
+
+
 def divides_by_x(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Find a gradient of the angle that is that of the arctangent of y / x."""
     x, y = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
@@ -86,6 +92,8 @@ EXERCISE = FunctionExercise(
         "gradients arrive in the order in which `forward` returns the outputs.": returning(
             to_polar, exchanged
         ),
+        "The contributions of the two paths are multiplied. x and y influence the loss through r "
+        "and through θ, so add the two contributions.": returning(to_polar, multiplied),
     },
     checks=CONDUCT,
     causes=(divides_by_x,),

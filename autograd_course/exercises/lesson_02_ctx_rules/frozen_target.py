@@ -22,7 +22,7 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive, shaped
-from autograd_course.grader.suspecting import returning
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -45,6 +45,37 @@ def gives_only_the_prediction_a_gradient(
                 "An optimizer with weight decay acts on a gradient of zeros. It skips None.",
             )
     return None
+
+
+def averages_the_gradient(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the gradient of the prediction is a single number."""
+    gradient, *_ = returned_by(function, inputs)
+    if inputs[0].ndim == 0 or gradient.shape != ():
+        return None
+    return found(
+        "gradient-shape",
+        "The gradient is a single number.",
+        {},
+        "The loss is a single number, but each element of the prediction has a gradient of its "
+        "own. So backward takes no sum or mean. It divides each element by N.",
+    )
+
+
+def asks_all_flags(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the gradient is missing only because other inputs need none."""
+    prediction, target, weight = (tensor.detach().clone() for tensor in inputs)
+    if returned_by(function, inputs)[0] is None:
+        return None
+    output = function.apply(prediction.requires_grad_(), target, weight)
+    if as_tuple(function.backward(output.grad_fn, torch.ones_like(output)))[0] is not None:
+        return None
+    return found(
+        "frozen-input",
+        "The flags of the other inputs are asked.",
+        {},
+        "The prediction gets its gradient only if target or weight requires one, too. Only its own "
+        "flag counts, which is the first one of ctx.needs_input_grad.",
+    )
 
 
 def by_the_weights(prediction: Tensor, target: Tensor, weight: Tensor, g: Tensor) -> Tensor:
@@ -72,6 +103,10 @@ EXERCISE = FunctionExercise(
         "The weight is squared, too. The formula squares only the difference.": lambda p, t, w: (
             (w * (p - t)) ** 2
         ).mean(),
+        "The means of the weights and of the squares are taken separately. First multiply them "
+        "element by element, and then take the mean.": lambda p, t, w: (
+            w.mean() * ((p - t) ** 2).mean()
+        ),
         "The weights are missing.": lambda p, t, w: ((p - t) ** 2).mean(),
         "The difference is not squared.": lambda p, t, w: (w * (p - t)).mean(),
         "This is the absolute difference, not its square.": lambda p, t, w: (
@@ -89,5 +124,6 @@ EXERCISE = FunctionExercise(
         ),
     },
     asked=("wasted-gradient",),
+    causes=(averages_the_gradient, asks_all_flags),
     checks=(*CONDUCT, gives_only_the_prediction_a_gradient),
 )

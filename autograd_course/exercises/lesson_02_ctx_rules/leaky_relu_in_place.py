@@ -25,6 +25,7 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import found, storage
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
+from autograd_course.grader.suspecting import returning
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
@@ -70,6 +71,22 @@ EXERCISE = FunctionExercise(
             lambda x, slope: torch.where(x > 0, slope * x, x)
         ),
         "Negative numbers become 0. They keep their slope.": lambda x, slope: x.clamp(min=0),
+        "slope · x is added to the negative numbers. It replaces them.": lambda x, slope: (
+            x + slope * x.clamp(max=0)
+        ),
+    },
+    gradient_suspects={
+        "This multiplies by the output, as in `forward`. backward needs the slope of each piece: 1 "
+        "or the slope.": returning(
+            leaky_relu, lambda x, slope, g: g * torch.nn.functional.leaky_relu(x, slope)
+        ),
+        "This multiplies by the piece that belongs to the saved output. backward needs the slope "
+        "of each piece: 1 or the slope.": returning(
+            leaky_relu, lambda x, slope, g: g * torch.where(x > 0, x, slope * slope * x)
+        ),
+        "The positive side is multiplied by the slope, too. `forward` leaves it as it is.": (
+            returning(leaky_relu, lambda x, slope, g: g * slope)
+        ),
     },
     checks=(*CONDUCT, works_in_place),
 )

@@ -79,6 +79,9 @@ EXERCISE = FunctionExercise(
         "x is squared before the sine. The formula squares the sine.": lambda x, a: (
             x + torch.sin(a * x**2) / a
         ),
+        "a x is squared inside the sine. The formula squares the sine.": lambda x, a: (
+            x + torch.sin((a * x) ** 2) / a
+        ),
         "The squared sine is not divided by a.": lambda x, a: x + torch.sin(a * x) ** 2,
         "The factor a is missing inside the sine.": lambda x, a: x + torch.sin(x) ** 2 / a,
         "The term x is missing.": lambda x, a: torch.sin(a * x) ** 2 / a,
@@ -86,6 +89,13 @@ EXERCISE = FunctionExercise(
     gradient_suspects={
         "The formula has sin(2 a x). The factor 2 inside this sine is missing.": returning(
             snake, lambda x, a, g: g * (1 + torch.sin(a * x))
+        ),
+        "The sine is squared, as in `forward`. The derivative of sin²(t) is 2 sin(t) cos(t), which "
+        "is sin(2t).": returning(snake, lambda x, a, g: g * (1 + torch.sin(a * x) ** 2)),
+        "The sine was replaced by its derivative, but the square stayed. The derivative of sin²(t) "
+        "is 2 sin(t) cos(t).": returning(snake, lambda x, a, g: g * (1 + torch.cos(a * x) ** 2)),
+        "The derivative of sin²(t) is 2 sin(t) cos(t). Here the factor sin(a x) is missing.": (
+            returning(snake, lambda x, a, g: g * (1 + 2 * torch.cos(a * x)))
         ),
         "The factor a inside the sine is missing.": returning(
             snake, lambda x, a, g: g * (1 + torch.sin(2 * x))

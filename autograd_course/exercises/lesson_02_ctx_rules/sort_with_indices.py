@@ -16,6 +16,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
@@ -59,6 +60,31 @@ def marks_the_values(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     )
 
 
+def indexes_dim_0(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error for a matrix, but not for a vector."""
+    vector = torch.tensor([2.0, 3.0, 1.0], dtype=torch.float64)
+    if inputs[0].ndim < 2 or run_backward(function, (vector,)) is not None:
+        return None
+    return found(
+        "backward-raises",
+        "The indices count along the last dim.",
+        {},
+        "`backward` works for a vector, but not for a matrix. The indices count along the last "
+        "dim. An index in brackets, as in grad[indices], takes or sets whole rows of dim 0.",
+    )
+
+
+def flips_only_the_values(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the right values, with indices that belong to the ascending order."""
+    return sort_with_indices(x, descending)[0], sort_with_indices(x)[1]
+
+
+def negated(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Return the right indices, and the values of -x if the order is descending."""
+    values, indices = sort_with_indices(x, descending)
+    return -values if descending else values, indices
+
+
 def ranks(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
     """Return the right values, and the rank of each element instead of the indices."""
     values, indices = sort_with_indices(x, descending)
@@ -88,6 +114,9 @@ EXERCISE = FunctionExercise(
         ),
         "Output 1 says to which place each element of x goes. This exercise asks for the place "
         "that each value comes from.": ranks,
+        "The values are in descending order, but the indices belong to the ascending order. Both "
+        "outputs must have the same order.": flips_only_the_values,
+        "For descending=True, the values have the wrong sign. They are those of -x.": negated,
     },
     gradient_suspects={
         "`backward` sorts the gradients by their size. The order of x decides where each of them "
@@ -95,7 +124,7 @@ EXERCISE = FunctionExercise(
             sort_with_indices, lambda *given: torch.sort(given[-2], dim=-1)[0]
         ),
     },
-    causes=(marks_the_values,),
+    causes=(marks_the_values, indexes_dim_0),
     checks=(
         *CONDUCT,
         keeps_at_most(

@@ -14,10 +14,13 @@
 
 from typing import Any
 
+import torch
 from autograd_doctor import Finding
 from torch import Generator, Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import Check, FunctionExercise
@@ -70,6 +73,55 @@ def repeated(
     """Return gradients in which the elements that forward left out repeat their neighbor's."""
     each = (g * gain if training else g).repeat_interleave(stride, -1)[..., : x.shape[-1]]
     return each, g * x[..., ::stride] if training else None
+
+
+def at_the_first(
+    x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients that go to the first elements of x."""
+    out = torch.zeros_like(x)
+    out[..., : g.shape[-1]] = g * gain if training else g
+    return out, g * x[..., ::stride] if training else None
+
+
+def without_evaluation(
+    x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return gradients in which x gets none if training is False."""
+    if not training:
+        return torch.zeros_like(x), None
+    return spread(x, g * gain, stride), g * x[..., ::stride]
+
+
+def takes_the_other_length(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error only for a stride greater than 1."""
+    x, _, stride, training = inputs
+    if stride == 1 or run_backward(function, (x, x.clone(), 1, training)) is not None:
+        return None
+    return found(
+        "backward-raises",
+        "x is longer than the output.",
+        {},
+        "`backward` works for stride 1. With a longer stride, x is longer than grad_output. "
+        "Compare the lengths of the tensors in this line with both of them.",
+    )
+
+
+def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if the flag of one tensor decides about the gradient of the other one."""
+    x, gain, stride, _ = inputs
+    given = x.detach().clone(), gain.detach().clone().requires_grad_()
+    output = function.apply(*given, stride, True)
+    returned = as_tuple(function.backward(output.grad_fn, torch.ones_like(output)))
+    if returned[1] is not None:
+        return None
+    return found(
+        "frozen-input",
+        "A flag decides about the wrong gradient.",
+        {},
+        "If only gain requires grad, `backward` returns no gradient for gain. Each flag of "
+        "ctx.needs_input_grad decides about one gradient only. They are in the order of forward.",
+    )
 
 
 def multiplies_the_length(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -125,8 +177,14 @@ EXERCISE = FunctionExercise(
         "elements of x, not by every stride-th one.": returning(strided_gain, gain_by_the_first),
         "`backward` also gives a gradient to the elements that `forward` left out. The output does "
         "not depend on them, so theirs is 0.": returning(strided_gain, repeated),
+        "The gradients go to the first elements of x. `forward` took every stride-th element, so "
+        "they belong there.": returning(strided_gain, at_the_first),
+        "When training is False, the gradient of x is 0 everywhere. `forward` still returns the "
+        "kept elements, so grad_output passes to them.": returning(
+            strided_gain, without_evaluation
+        ),
     },
-    causes=(multiplies_the_length,),
+    causes=(multiplies_the_length, takes_the_other_length, asks_the_wrong_flag),
     checks=(
         *CONDUCT,
         in_evaluation(no_tensor_on_ctx),

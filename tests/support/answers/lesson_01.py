@@ -9,7 +9,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, rewritten, solved, spoiled
+from answers.making import Rewriting, Spoiling, Wrong, double, rewritten, solved, spoiled
 from autograd_course import functions
 
 SOLVED = solved("01_template")
@@ -378,7 +378,102 @@ CAUSES = [
     ),
 ]
 
+edited = Rewriting("01_template")
+EDITED = [
+    edited(
+        "clipped-relu",
+        "joins the comparisons with or",
+        "wrong-region",
+        ("(x > 0) & (x < ceiling)", "(x > 0) | (x < ceiling)"),
+        hint="true for every x",
+    ),
+    edited(
+        "clipped-relu",
+        "takes the ceiling as part of the inside",
+        "wrong-region",
+        ("(x > 0) & (x < ceiling)", "(x.clamp(0, ceiling) > 0) & (x.clamp(0, ceiling) <= ceiling)"),
+        hint="passes above the ceiling",
+    ),
+    edited(
+        "clipped-relu",
+        "compares the absolute value",
+        "wrong-region",
+        ("(x > 0) & (x < ceiling)", "x.abs() < ceiling"),
+        hint="passes below 0",
+    ),
+    edited(
+        "clipped-relu",
+        "clips grad_output",
+        "nonlinear-in-grad-output",
+        ("ctx.save_for_backward((x > 0) & (x < ceiling))", "ctx.ceiling = ceiling"),
+        ("        (inside,) = ctx.saved_tensors\n", ""),
+        ("grad_output * inside", "grad_output.clamp(0, ctx.ceiling)"),
+        hint="clips grad_output",
+    ),
+    edited(
+        "linear",
+        "sums everything for the bias",
+        "gradient-shape",
+        ("rows.sum(0)", "rows.sum()"),
+        hint="over all dims",
+    ),
+    edited(
+        "linear",
+        "sums the features for the bias",
+        "gradient-shape",
+        ("rows.sum(0)", "grad_output.sum(-1)"),
+        hint="one number for each row",
+    ),
+    edited(
+        "linear",
+        "sums before it multiplies",
+        "batch-dimension",
+        (
+            "rows.t() @ x.reshape(-1, weight.shape[1])",
+            "torch.outer(rows.sum(0), x.reshape(-1, weight.shape[1]).sum(0))",
+        ),
+        hint="summed over the rows before",
+    ),
+    edited(
+        "linear",
+        "reshapes in place of a transpose",
+        "batch-dimension",
+        ("x.reshape(-1, weight.shape[1])", "x.reshape(weight.shape[1], -1).t()"),
+        hint="only regroups",
+    ),
+    edited(
+        "linear",
+        "transposes the weight for x",
+        "backward-raises",
+        ("grad_output @ weight,", "grad_output @ weight.t(),"),
+        hint="multiplies by W itself",
+    ),
+    edited(
+        "linear",
+        "does not transpose the weight",
+        "forward-raises",
+        ("x @ weight.t()", "x @ weight"),
+        hint="your result is x W",
+    ),
+    edited(
+        "to-polar",
+        "multiplies the paths",
+        "nonlinear-in-grad-output",
+        ("x / r * grad_r - y / r**2 * grad_theta", "x / r * grad_r * -y / r**2 * grad_theta"),
+        ("y / r * grad_r + x / r**2 * grad_theta", "y / r * grad_r * x / r**2 * grad_theta"),
+        hint="are multiplied",
+    ),
+    edited(
+        "repair-cube",
+        "does not differentiate",
+        "gradient-mismatch",
+        ("3 * x**2 * grad_output", "x**3 * grad_output"),
+        hint="x³ itself",
+    ),
+]
+
 WRONG = [
+    *EDITED,
     Wrong("square", "keeps x in a global", "shared-state", KeptInAGlobal),
     Wrong("square", "lets autograd differentiate", "unneeded-function", AutogradInside),
     backward(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from answers.making import Spoiling, Wrong, combined, double, rewritten, solved
+from answers.making import Rewriting, Spoiling, Wrong, combined, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("02_ctx_rules")
@@ -602,7 +602,158 @@ CAUSES = [
     ),
 ]
 
+edited = Rewriting("02_ctx_rules")
+EDITED = [
+    edited(
+        "snake",
+        "keeps the square of the sine",
+        "gradient-mismatch",
+        ("(1 + torch.sin(2 * ctx.a * x))", "(1 + torch.sin(ctx.a * x) ** 2)"),
+        hint="The sine is squared",
+    ),
+    edited(
+        "snake",
+        "keeps the square of the cosine",
+        "gradient-mismatch",
+        ("(1 + torch.sin(2 * ctx.a * x))", "(1 + torch.cos(ctx.a * x) ** 2)"),
+        hint="but the square stayed",
+    ),
+    edited(
+        "snake",
+        "forgets the sine",
+        "gradient-mismatch",
+        ("(1 + torch.sin(2 * ctx.a * x))", "(1 + 2 * torch.cos(ctx.a * x))"),
+        hint="the factor sin(a x)",
+    ),
+    edited(
+        "snake",
+        "squares a x",
+        "forward-mismatch",
+        ("torch.sin(a * x) ** 2", "torch.sin((a * x) ** 2)"),
+        hint="a x is squared inside",
+    ),
+    edited(
+        "sort-with-indices",
+        "indexes with brackets",
+        "backward-raises",
+        ("torch.zeros_like(grad_values).scatter(-1, indices, grad_values)", "grad_values[indices]"),
+        hint="whole rows of dim 0",
+    ),
+    edited(
+        "sort-with-indices",
+        "reverses the values alone",
+        "forward-mismatch",
+        (
+            "values, indices = torch.sort(x, dim=-1, descending=descending)",
+            "indices = torch.sort(x, dim=-1)[1]\n"
+            "        values = torch.sort(x, dim=-1, descending=descending)[0]",
+        ),
+        hint="belong to the ascending order",
+    ),
+    edited(
+        "sort-with-indices",
+        "sorts -x",
+        "forward-mismatch",
+        (
+            "torch.sort(x, dim=-1, descending=descending)",
+            "torch.sort(-x if descending else x, dim=-1)",
+        ),
+        hint="those of -x",
+    ),
+    edited(
+        "strided-gain",
+        "writes to the first elements",
+        "permuted-gradient",
+        ("grad_x[..., :: ctx.stride]", "grad_x[..., : grad_output.shape[-1]]"),
+        hint="go to the first elements",
+    ),
+    edited(
+        "strided-gain",
+        "multiplies by the whole x",
+        "backward-raises",
+        ("grad_output * x[..., :: ctx.stride]", "grad_output * x"),
+        hint="works for stride 1",
+    ),
+    edited(
+        "strided-gain",
+        "exchanges the flags",
+        "frozen-input",
+        ("needs_x, needs_gain, _, _", "needs_gain, needs_x, _, _"),
+        hint="about one gradient only",
+    ),
+    edited(
+        "strided-gain",
+        "returns early",
+        "frozen-input",
+        (
+            "grad_x = grad_gain = None",
+            "grad_x = grad_gain = None\n"
+            "        if not needs_x:\n            return None, None, None, None",
+        ),
+        hint="about one gradient only",
+    ),
+    edited(
+        "strided-gain",
+        "stops the gradient in evaluation",
+        "missing-gradient",
+        (
+            "grad_x[..., :: ctx.stride] = grad_output * gain if ctx.training else grad_output",
+            "grad_x[..., :: ctx.stride] = grad_output * gain if ctx.training else 0",
+        ),
+        hint="is 0 everywhere",
+    ),
+    edited(
+        "leaky-relu-in-place",
+        "adds the slope",
+        "forward-mismatch",
+        ("x.copy_(torch.where(x > 0, x, slope * x))", "x.add_(slope * x.clamp(max=0))"),
+        hint="is added",
+    ),
+    edited(
+        "leaky-relu-in-place",
+        "multiplies by the output",
+        "gradient-mismatch",
+        ("torch.where(y > 0, grad_output, ctx.slope * grad_output)", "y * grad_output"),
+        hint="as in `forward`",
+    ),
+    edited(
+        "leaky-relu-in-place",
+        "multiplies both sides",
+        "wrong-region",
+        ("torch.where(y > 0, grad_output, ctx.slope * grad_output)", "ctx.slope * grad_output"),
+        hint="The positive side",
+    ),
+    edited(
+        "frozen-target",
+        "takes the mean in backward",
+        "gradient-shape",
+        (
+            "2 * weight * (prediction - target) / prediction.numel()",
+            "(2 * weight * (prediction - target)).mean()",
+        ),
+        hint="no sum or mean",
+    ),
+    edited(
+        "frozen-target",
+        "asks all flags",
+        "frozen-input",
+        ("if not ctx.needs_input_grad[0]", "if not all(ctx.needs_input_grad)"),
+        hint="Only its own flag",
+    ),
+    edited(
+        "frozen-target",
+        "multiplies two means",
+        "forward-mismatch",
+        (
+            "(weight * (prediction - target) ** 2).mean()",
+            "weight.mean() * ((prediction - target) ** 2).mean()",
+        ),
+        hint="taken separately",
+    ),
+]
+
 WRONG = [
+    *EDITED,
     Wrong("snake", "saves the sine too", "oversaved", SnakeSavingTheSine),
     Wrong("snake", "x on ctx", "tensor-on-ctx", SnakeOnCtx),
     spoiling.setup("snake", "saves the number", "non-tensor-saved", snake_saves_the_number),
