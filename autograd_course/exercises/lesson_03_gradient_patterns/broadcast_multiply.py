@@ -9,6 +9,7 @@
    for x, and on x · g for y.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -138,6 +139,81 @@ def aligns_the_first_dims(rule: str) -> Check:
     return check
 
 
+def keeps_the_copied_dims(rule: str) -> Check:
+    """Return a check that a gradient is summed over dims of size 1, too."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        x, y = inputs
+        of_column_and_row = shapes_of(function, (3, 1), (1, 4))
+        if x.ndim != y.ndim or (3, 4) not in of_column_and_row:
+            return None
+        return found(
+            rule,
+            "A dim of size 1 is not summed.",
+            {},
+            "For a column of the shape (3, 1) and a row of (1, 4), a gradient has the shape "
+            "(3, 4). A dim of size 1 was copied, too. Sum over it, even if both inputs have equally "
+            "many dims or elements.",
+        )
+
+    return check
+
+
+def keeps_a_leading_dim(rule: str) -> Check:
+    """Return a check that a leading dim disappears if the input does not have it."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        if shapes_of(function, (3, 5), (5,))[1] != (1, 5):
+            return None
+        return found(
+            rule,
+            "A leading dim of size 1 is left.",
+            {},
+            "For a 3×5 matrix and a vector of 5, the gradient of the vector has the shape (1, 5). "
+            "The vector does not have this leading dim, so the sum must remove it, without "
+            "keepdim.",
+        )
+
+    return check
+
+
+def of_a_vector(function: type[Function]) -> tuple[Tensor, Tensor]:
+    """Return a matrix and the gradient of a vector that was multiplied by it."""
+    x = torch.arange(15, dtype=torch.float64).reshape(3, 5).square() + 1
+    gradient: Tensor = returned_by(function, (x, torch.ones(5, dtype=torch.float64)))[1]
+    return x, gradient
+
+
+def sums_before_it_multiplies(rule: str) -> Check:
+    """Return a check that the sum comes after the product."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        x, gradient = of_a_vector(function)
+        if gradient.shape != x.shape or not torch.allclose(gradient, 3 * x):
+            return None
+        return found(
+            rule,
+            "The sum comes before the product.",
+            {},
+            "For a 3×5 matrix and a vector, grad_output is summed before it is multiplied by the "
+            "matrix. Each copy of the vector has its own factor. Multiply first, and then sum.",
+        )
+
+    return check
+
+
+def does_not_add_up(rule: str, sentence: str, wrong: Callable[[Tensor], Tensor]) -> Check:
+    """Return a check that the gradient of a vector is not ``wrong`` of the matrix."""
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        x, gradient = of_a_vector(function)
+        if gradient.shape != (5,) or not torch.allclose(gradient, wrong(x)):
+            return None
+        return found(rule, "The copies are not added up.", {}, sentence)
+
+    return check
+
+
 def takes_the_other_shape(rule: str) -> Check:
     """Return a check that no gradient has the shape of the other input."""
 
@@ -173,16 +249,38 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
     },
     checks=CONDUCT,
-    causes=tuple(
-        cause(rule)
-        for rule in ("gradient-shape", "unreduced-broadcast", "batch-dimension", "backward-raises")
-        for cause in (
-            sums_over_everything,
-            loses_dims_of_size_1,
-            sums_over_the_last,
-            sums_one_dim_only,
-            takes_the_other_shape,
-            aligns_the_first_dims,
-        )
+    causes=(
+        does_not_add_up(
+            "constant-factor",
+            "The vector is used once for each row, so its gradients add up. This takes their mean. "
+            "Take their sum.",
+            lambda x: x.mean(0),
+        ),
+        does_not_add_up(
+            "batch-dimension",
+            "The vector is used once for each row, so its gradients add up. This takes only that "
+            "of the first row. Take their sum.",
+            lambda x: x[0],
+        ),
+        *(
+            cause(rule)
+            for rule in (
+                "gradient-shape",
+                "unreduced-broadcast",
+                "batch-dimension",
+                "backward-raises",
+            )
+            for cause in (
+                keeps_the_copied_dims,
+                sums_over_everything,
+                loses_dims_of_size_1,
+                sums_over_the_last,
+                sums_one_dim_only,
+                takes_the_other_shape,
+                aligns_the_first_dims,
+                keeps_a_leading_dim,
+                sums_before_it_multiplies,
+            )
+        ),
     ),
 )

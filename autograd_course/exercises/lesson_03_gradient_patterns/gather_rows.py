@@ -18,6 +18,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
@@ -41,6 +42,34 @@ def first_column(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
     """Return a gradient that is added up only in the first column."""
     rows = g.reshape(-1, table.shape[1])
     return torch.zeros_like(table).scatter_add(0, index.reshape(-1, 1), rows)
+
+
+def columns(table: Tensor, index: Tensor) -> Tensor:
+    """Return columns of the table, or the right rows if it has too few columns."""
+    if int(index.max()) >= table.shape[1]:
+        return gather_rows(table, index)
+    return table[:, index]
+
+
+def of_regrouped_rows(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
+    """Return a gradient whose rows are regrouped and transposed."""
+    rows = g.reshape(table.shape[1], -1).t()
+    return torch.zeros_like(table).index_add(0, index.reshape(-1), rows)
+
+
+def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error unless the index has one dim."""
+    table, index = inputs
+    if index.ndim == 1 or run_backward(function, (table, index.reshape(-1))) is not None:
+        return None
+    dims = "no dims" if index.ndim == 0 else f"{index.ndim} dims"
+    return found(
+        "backward-raises",
+        "The index has one dim.",
+        {},
+        f"`backward` works for an index with one dim. This index has {dims}. Flatten it to one "
+        "dim, and the leading dims of grad_output, too.",
+    )
 
 
 def has_other_rows(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -78,13 +107,21 @@ EXERCISE = FunctionExercise(
         "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
         "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
     },
+    suspects={
+        "This reads columns of the table. The exercise reads rows.": columns,
+        "This reads single numbers of the flattened table. The exercise reads rows.": torch.take,
+    },
     gradient_suspects={
         "Only the first column gets a gradient. scatter_add adds one element for each element of "
         "the index, so the index needs the shape of the rows.": returning(
             gather_rows, first_column
         ),
+        "A reshape only regroups the numbers in the order in which they are stored. It mixes rows "
+        "and columns here. Keep the row length as the last dim.": returning(
+            gather_rows, of_regrouped_rows
+        ),
     },
-    causes=(has_other_rows,),
+    causes=(has_other_rows, needs_one_dim),
     accepted=("returns-view",),  # table[index] is a view for a 0-dim index
     checks=(
         *CONDUCT,

@@ -40,6 +40,12 @@ def summed_apart(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return (s + beta * x * slope) * g, of_beta.reshape(beta.shape)
 
 
+def by_the_mean(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the sum for β takes the mean of the upstream gradients."""
+    of_x, of_beta = summed_apart(x, beta, g)
+    return of_x, of_beta / g.numel()
+
+
 def of_beta(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
     """Return a suspect whose gradient of β sums another formula in x and in s = σ(βx)."""
 
@@ -87,6 +93,10 @@ EXERCISE = FunctionExercise(
         ),
         "For β, the derivative and grad_output are summed separately. Multiply them element by "
         "element first, and then sum the products.": returning(learnable_swish, summed_apart),
+        "For β, the derivative is multiplied by the mean of grad_output. Each element has its own "
+        "grad_output: multiply them element by element, and then sum.": returning(
+            learnable_swish, by_the_mean
+        ),
     },
     checks=CONDUCT,
 )

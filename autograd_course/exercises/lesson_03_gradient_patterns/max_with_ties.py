@@ -15,6 +15,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, ties_as
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
@@ -36,6 +37,13 @@ def tied(rng: torch.Generator, *shape: int) -> Tensor:
     return SPREAD * levels.to(torch.float64)
 
 
+def with_a_triple(rng: torch.Generator) -> tuple[Tensor, int]:
+    """Return slices with ties. In the first slice, three elements tie, and not only two."""
+    x = tied(rng, 4, 6)
+    x[0, :3], x[0, 3:] = 4 * SPREAD, 0.0
+    return x, -1
+
+
 def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
     """Return a gradient in which only the maximum of the whole tensor wins."""
     *keepdim, g = keepdim_and_g
@@ -50,6 +58,46 @@ def to_all(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
     *keepdim, g = keepdim_and_g
     kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
     return kept * (x == amax(x, dim, True))
+
+
+def by_the_length(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
+    """Return a gradient in which each winner gets 1/n for a slice of n elements."""
+    return to_all(x, dim, *keepdim_and_g) / x.shape[dim]
+
+
+def as_softmax(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
+    """Return a gradient that spreads over all elements by their softmax."""
+    *keepdim, g = keepdim_and_g
+    kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
+    return kept * x.softmax(dim)
+
+
+def returns_a_pair(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if forward returns the values and the indices."""
+    output = function.forward(*inputs)
+    if not isinstance(output, tuple):
+        return None
+    return found(
+        "non-tensor-saved",
+        "The output is a pair.",
+        {},
+        "`forward` returns a pair, as x.max(dim) does: the values and their indices. The exercise "
+        "asks for the values alone, which amax returns.",
+    )
+
+
+def needs_keepdim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error only if the dim is not kept."""
+    x, dim, *keepdim = inputs
+    if any(keepdim) or run_backward(function, (x, dim, True)) is not None:
+        return None
+    return found(
+        "backward-raises",
+        "The dim is missing.",
+        {},
+        "`backward` works with keepdim=True. Without it, the output and grad_output lack this dim. "
+        "Both need it before they meet x.",
+    )
 
 
 def has_a_second_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -77,7 +125,7 @@ EXERCISE = FunctionExercise(
     reference=amax,
     samplers={
         "a 3×5 matrix along the last dim": lambda rng: (normal(rng, 3, 5), -1),
-        "ties, along the last dim": lambda rng: (tied(rng, 4, 6), -1),
+        "ties, along the last dim": with_a_triple,
         "ties, along dim 0, kept": lambda rng: (tied(rng, 6, 3), 0, True),
         "three dims, along one of length 1": lambda rng: (normal(rng, 2, 1, 3), 1),
         "a slice of equal numbers": lambda rng: (torch.full_like(normal(rng, 4), 0.7), 0),
@@ -98,16 +146,24 @@ EXERCISE = FunctionExercise(
         "This is the maximum along dim 0. `forward` ignores dim.": (
             lambda x, dim, keepdim=False: amax(x, 0, keepdim)
         ),
+        "This is the index of the maximum. The exercise asks for its value.": (
+            lambda x, dim, keepdim=False: x.argmax(dim, keepdim=keepdim).to(x)
+        ),
+        "This is the minimum.": lambda x, dim, keepdim=False: torch.amin(x, dim, keepdim),
     },
     gradient_suspects={
         "Each of the equal maxima gets the whole gradient. They must share it, so divide by their "
         "number.": returning(amax, to_all),
+        "The winner gets 1/n of the gradient, where n is the length of the slice. Only winners "
+        "share it, so divide by their number.": returning(amax, by_the_length),
+        "This spreads the gradient over all elements by their softmax. Only the maximum gets it. "
+        "The softmax is the gradient of logsumexp.": returning(amax, as_softmax),
         "`backward` compares x with the maximum of the whole tensor. A slice without this maximum "
         "has no winner, and 0/0 is nan. Compare each slice with its own maximum.": returning(
             amax, by_the_global_maximum
         ),
     },
-    causes=(has_a_second_dim,),
+    causes=(has_a_second_dim, returns_a_pair, needs_keepdim),
     checks=(
         *CONDUCT,
         ties_as(amax, torch.tensor([3.0, 1.0, 3.0, 3.0, 2.0], dtype=torch.float64), 0),

@@ -10,17 +10,45 @@
    for τ.
 """
 
-import torch
-from torch import Tensor
+from typing import Any
 
+import torch
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def soft_rank(x: Tensor, tau: float) -> Tensor:
     """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last dim."""
     return 0.5 + torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau).sum(-1)
+
+
+def with_all_gradients(x: Tensor, tau: float, g: Tensor) -> Tensor:
+    """Return a gradient in which every pair falls by the sum of all gradients."""
+    s = torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau)
+    slope = s * (1 - s) / tau
+    return g * slope.sum(-1) - g.sum(-1, keepdim=True) * slope.sum(-2)
+
+
+def needs_a_vector(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error for a matrix, but not for a vector."""
+    x, tau = inputs
+    if x.ndim < 2 or run_backward(function, (x.reshape(-1), tau)) is not None:
+        return None
+    return found(
+        "backward-raises",
+        "The dims are counted from the first.",
+        {},
+        "`backward` works for a vector, but not for more dims. The ranks are along the last dim, "
+        "so count every dim from the last one: -1 and -2.",
+    )
 
 
 EXERCISE = FunctionExercise(
@@ -48,7 +76,16 @@ EXERCISE = FunctionExercise(
             x, 1 / tau
         ),
         "The difference is not divided by τ.": lambda x, tau: soft_rank(x, 1.0),
+        "The comparisons are hard here: each one counts 0 or 1. The formula takes the sigmoid of "
+        "the difference.": lambda x, tau: 0.5 + (x[..., :, None] > x[..., None, :]).to(x).sum(-1),
     },
+    gradient_suspects={
+        "The second part multiplies all slopes by the sum of the gradients. Each slope S_ik "
+        "belongs to the gradient of rank i. Multiply them first, and then sum.": returning(
+            soft_rank, with_all_gradients
+        ),
+    },
+    causes=(needs_a_vector,),
     checks=(
         *CONDUCT,
         keeps_at_most(

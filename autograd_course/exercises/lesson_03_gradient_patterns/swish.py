@@ -13,6 +13,7 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
+from autograd_course.grader.suspecting import returning
 
 
 def swish(x: Tensor) -> Tensor:
@@ -32,6 +33,11 @@ EXERCISE = FunctionExercise(
     suspects={
         "This is the sigmoid of x. The factor x is missing.": torch.sigmoid,
         "This is x · tanh(x). The exercise asks for the sigmoid.": lambda x: x * torch.tanh(x),
+    },
+    gradient_suspects={
+        "The first term is x here. By the product rule, it is σ(x), the other factor.": returning(
+            swish, lambda x, g: g * (x + x.sigmoid() * (1 - x.sigmoid()))
+        ),
     },
     checks=(
         *CONDUCT,

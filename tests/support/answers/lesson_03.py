@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from answers.making import Spoiling, Wrong, double, made, rewritten, solved
+from answers.making import Rewriting, Spoiling, Wrong, double, made, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("03_gradient_patterns")
@@ -553,7 +553,173 @@ CAUSES = [
     ),
 ]
 
+edited = Rewriting("03_gradient_patterns")
+EDITED = [
+    edited(
+        "gather-rows",
+        "does not flatten the index",
+        "backward-raises",
+        ("index.reshape(-1), rows", "index, grad_output"),
+        hint="This index has 2 dims",
+    ),
+    edited(
+        "gather-rows",
+        "regroups the rows",
+        "batch-dimension",
+        ("grad_output.reshape(-1, ctx.shape[1])", "grad_output.reshape(ctx.shape[1], -1).t()"),
+        hint="only regroups",
+    ),
+    edited(
+        "gather-rows",
+        "reads columns",
+        "forward-mismatch",
+        ("return table[index]", "return table[:, index]"),
+        hint="reads columns",
+    ),
+    edited(
+        "gather-rows",
+        "reads single numbers",
+        "forward-mismatch",
+        ("return table[index]", "return table.take(index)"),
+        hint="single numbers",
+    ),
+    edited(
+        "swish",
+        "takes x for the first term",
+        "gradient-mismatch",
+        ("s * (1 + x * (1 - s))", "(x + s * (1 - s))"),
+        hint="The first term is x",
+    ),
+    edited(
+        "learnable-swish",
+        "takes the mean of grad_output",
+        "gradient-mismatch",
+        ("(x * x * slope * grad_output).sum()", "((x * x * slope).sum() * grad_output.mean())"),
+        hint="the mean of grad_output",
+    ),
+    edited(
+        "broadcast-multiply",
+        "sums before it multiplies",
+        "unreduced-broadcast",
+        (
+            "return reduced(y * grad_output, x.shape), reduced(x * grad_output, y.shape)",
+            "return y * reduced(grad_output, x.shape), x * reduced(grad_output, y.shape)",
+        ),
+        hint="summed before it is multiplied",
+    ),
+    edited(
+        "broadcast-multiply",
+        "takes means",
+        "constant-factor",
+        ("grad.sum(0)", "grad.mean(0)"),
+        hint="This takes their mean",
+    ),
+    edited(
+        "broadcast-multiply",
+        "takes the first row",
+        "batch-dimension",
+        ("grad.sum(0)", "grad[0]"),
+        hint="the first row",
+    ),
+    edited(
+        "broadcast-multiply",
+        "keeps the leading dim",
+        "unreduced-broadcast",
+        ("grad = grad.sum(0)", "return grad.sum_to_size(1, *grad.shape[1:])"),
+        hint="without keepdim",
+    ),
+    edited(
+        "broadcast-multiply",
+        "compares the numbers of dims",
+        "unreduced-broadcast",
+        (
+            "return reduced(y * grad_output, x.shape), reduced(x * grad_output, y.shape)",
+            "of_x, of_y = y * grad_output, x * grad_output\n"
+            "        of_x = of_x.sum_to_size(x.shape) if x.dim() < y.dim() else of_x\n"
+            "        of_y = of_y.sum_to_size(y.shape) if y.dim() < x.dim() else of_y\n"
+            "        return of_x, of_y",
+        ),
+        hint="A dim of size 1 was copied",
+    ),
+    edited(
+        "max-with-ties",
+        "divides by the length of the slice",
+        "constant-factor",
+        ("winners.sum(ctx.dim, keepdim=True)", "x.shape[ctx.dim]"),
+        hint="the length of the slice",
+    ),
+    edited(
+        "max-with-ties",
+        "takes the softmax",
+        "gradient-mismatch",
+        (
+            "return grad_output * winners / winners.sum(ctx.dim, keepdim=True), None, None",
+            "return grad_output * x.softmax(ctx.dim), None, None",
+        ),
+        hint="softmax is the gradient of logsumexp",
+    ),
+    edited(
+        "max-with-ties",
+        "returns the indices, too",
+        "non-tensor-saved",
+        ("x.amax(dim, keepdim=keepdim)", "x.max(dim, keepdim=keepdim)"),
+        hint="the values alone",
+    ),
+    edited(
+        "max-with-ties",
+        "returns the index",
+        "forward-mismatch",
+        ("x.amax(dim, keepdim=keepdim)", "x.argmax(dim, keepdim=keepdim).to(x)"),
+        hint="index of the maximum",
+    ),
+    edited(
+        "max-with-ties",
+        "takes the minimum",
+        "forward-mismatch",
+        ("x.amax(", "x.amin("),
+        hint="This is the minimum",
+    ),
+    edited(
+        "max-with-ties",
+        "forgets the dim of the maximum",
+        "backward-raises",
+        (
+            "y, grad_output = y.unsqueeze(ctx.dim), grad_output.unsqueeze(ctx.dim)",
+            "grad_output = grad_output.unsqueeze(ctx.dim)",
+        ),
+        hint="works with keepdim=True",
+    ),
+    edited(
+        "soft-rank",
+        "counts the dims from the first",
+        "backward-raises",
+        (
+            "s = torch.sigmoid((x.unsqueeze(-1) - x.unsqueeze(-2))",
+            "s = torch.sigmoid((x[:, None] - x[None, :])",
+        ),
+        hint="works for a vector",
+    ),
+    edited(
+        "soft-rank",
+        "sums the gradients first",
+        "gradient-mismatch",
+        (
+            "(grad_output.unsqueeze(-1) * slope).sum(-2)",
+            "grad_output.sum(-1, keepdim=True) * slope.sum(-2)",
+        ),
+        hint="by the sum of the gradients",
+    ),
+    edited(
+        "soft-rank",
+        "compares without the sigmoid",
+        "forward-mismatch",
+        ("torch.sigmoid(difference / tau)", "(difference > 0).to(x)"),
+        hint="counts 0 or 1",
+    ),
+]
+
 WRONG = [
+    *EDITED,
     backward(
         "gelu",
         "a float32 gradient",
