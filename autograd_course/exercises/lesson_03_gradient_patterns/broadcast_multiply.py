@@ -152,8 +152,8 @@ def keeps_the_copied_dims(rule: str) -> Check:
             "A dim of size 1 is not summed.",
             {},
             "For a column of the shape (3, 1) and a row of (1, 4), a gradient has the shape "
-            "(3, 4). A dim of size 1 was copied, too. Sum over it, even if both inputs have equally "
-            "many dims or elements.",
+            "(3, 4). A dim of size 1 was copied, too. Sum over it, even if both inputs have "
+            "equally many dims or elements.",
         )
 
     return check

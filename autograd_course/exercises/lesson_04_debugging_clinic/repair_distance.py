@@ -8,9 +8,15 @@
    target is its negative.
 """
 
-from torch import Tensor
+from typing import Any
 
+from autograd_doctor import Finding
+from torch import Tensor
+from torch.autograd import Function
+
+from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -18,6 +24,20 @@ from autograd_course.grader.sampling import normal
 def distance(x: Tensor, target: Tensor) -> Tensor:
     """Return half the squared distance of each row to its target."""
     return (x - target).square().sum(-1) / 2
+
+
+def needs_a_matrix(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Return a finding if backward raises an error only because there are two leading dims."""
+    rows = tuple(each.reshape(-1, each.shape[-1]) for each in inputs)
+    if inputs[0].ndim < 3 or run_backward(function, rows) is not None:
+        return None
+    return found(
+        "backward-raises",
+        "There are two leading dims.",
+        {},
+        "`backward` works for a matrix. Here x has two leading dims, and so does grad_output. Add "
+        "the missing dim at the end, and leave the leading dims as they are.",
+    )
 
 
 EXERCISE = FunctionExercise(
@@ -33,6 +53,7 @@ EXERCISE = FunctionExercise(
         "two leading dims": lambda rng: (normal(rng, 2, 3, 4), normal(rng, 2, 3, 4)),
         "a single vector": lambda rng: (normal(rng, 4), normal(rng, 4)),
     },
+    causes=(needs_a_matrix,),
     checks=CONDUCT,
     modeled_on="Liger-Kernel #968: the gradient of every token was multiplied by the upstream "
     "gradient of the first",

@@ -38,7 +38,15 @@ def moves_gradients(function: type[Function], inputs: tuple[Any, ...]) -> Findin
         output = function.apply(*(it.requires_grad_(it is given[place]) for it in given))
         returned = as_tuple(function.backward(output.grad_fn, torch.ones_like(output)))
         at = [number for number, gradient in enumerate(returned) if gradient is not None]
-        if at and place not in at:
+        if not at:
+            return found(
+                "frozen-input",
+                "The gradient is missing.",
+                {"argument": name},
+                f"If only {name} requires grad, `backward` returns no gradient at all. Each flag "
+                "of ctx.needs_input_grad decides about one gradient only.",
+            )
+        if place not in at:
             return found(
                 "frozen-input",
                 "The gradient is at another position.",

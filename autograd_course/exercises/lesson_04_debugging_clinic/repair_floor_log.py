@@ -54,6 +54,17 @@ EXERCISE = FunctionExercise(
         "three dims, one of length 1": lambda rng: around_floor(rng, 0.1, 2, 1, 3),
         "digital silence: some x are 0": lambda rng: with_silence(rng, 0.2, 6),
     },
+    suspects={
+        "The floor is added to x. It replaces every x that is below it.": lambda x, floor: (
+            x + floor
+        ).log(),
+        "The floor is used as a ceiling. The numbers below it must be raised.": lambda x, floor: (
+            x.clamp(max=floor).log()
+        ),
+        "The floor is compared with log(x). Compare it with x, before the logarithm.": (
+            lambda x, floor: x.log().clamp(min=floor)
+        ),
+    },
     gradient_suspects={
         "Below the floor, y is log(floor) for every x. How much does y change if x changes? The "
         "clamped number does not tell backward on which side of the floor x was.": (

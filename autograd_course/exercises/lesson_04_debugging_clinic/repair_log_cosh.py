@@ -61,6 +61,11 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (normal(rng),),
     },
     gradient_suspects={
+        "The sigmoid lies between 0 and 1. The slope lies between -1 and 1: it is 2σ(2x) - 1, "
+        "which is tanh(x).": returning(log_cosh, lambda x, g: g * torch.sigmoid(2 * x)),
+        "This is tanh(x / 2). The factor 2 inside the sigmoid is missing.": returning(
+            log_cosh, lambda x, g: g * torch.tanh(x / 2)
+        ),
         "Where the exponential overflows, the slope is always 1 here. For large negative x it is "
         "-1. Use a formula that does not overflow, instead of replacing nan.": replaced(1.0),
         "Where the exponential overflows, the slope is 0 here. It is close to 1 or -1. Use a "

@@ -60,6 +60,14 @@ EXERCISE = FunctionExercise(
     reference=softsign,
     samplers=shaped(normal),
     gradient_suspects={
+        "This is 1 / (1 + |y|). Express 1 + |x| in terms of y first. The derivative is "
+        "(1 - |y|)².": returning(softsign, lambda x, g: g / (1 + softsign(x).abs())),
+        "This is 1 / (1 + |y|)². The formula contains |x| there, and the saved tensor is y.": (
+            returning(softsign, lambda x, g: g / (1 + softsign(x).abs()) ** 2)
+        ),
+        "This is y (1 - y), the derivative of a sigmoid.": returning(
+            softsign, lambda x, g: g * softsign(x) * (1 - softsign(x))
+        ),
         "This is 1 - y². The derivative of this function is (1 - |y|)².": returning(
             softsign, lambda x, g: g * (1 - softsign(x) ** 2)
         ),

@@ -42,6 +42,20 @@ def in_opposite_order(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
     return g
 
 
+def at_the_start(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
+    """Return a gradient that takes each slope at the first state."""
+    for h in steps:
+        g = g * (1 - h * x.cos())
+    return g
+
+
+def at_the_end(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
+    """Return a gradient that takes each slope at the state before the last step."""
+    for h in steps:
+        g = g * (1 - h * states(x, steps)[-2].cos())
+    return g
+
+
 EXERCISE = FunctionExercise(
     answer="Solve",
     points=1,
@@ -60,6 +74,11 @@ EXERCISE = FunctionExercise(
     double_backward=False,
     asked=("not-reentrant",),
     gradient_suspects={
+        "Each slope is taken at the first state. Every step has a state of its own.": returning(
+            solve, at_the_start
+        ),
+        "Each slope is taken at the state before the last step. Every step has a state of its "
+        "own.": returning(solve, at_the_end),
         "Each slope is taken at the state after its step. `forward` takes the sine of the state "
         "before the step.": returning(solve, after_each_step),
         "The steps and the states run in opposite orders, so each h meets the state of another "

@@ -13,11 +13,18 @@ from torch import Tensor
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
+from autograd_course.grader.suspecting import returning
 
 
 def tempered(x: Tensor, temperature: Tensor) -> Tensor:
     """Return ``tanh(x / t)`` for a 0-dim temperature."""
     return torch.tanh(x / temperature)
+
+
+def summed_apart(x: Tensor, temperature: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the sum for the temperature is a product of two sums."""
+    slope = g * (1 - tempered(x, temperature) ** 2)
+    return slope / temperature, -slope.sum() * x.sum() / temperature**2
 
 
 EXERCISE = FunctionExercise(
@@ -33,6 +40,10 @@ EXERCISE = FunctionExercise(
         "a vector": lambda rng: (normal(rng, 4), positive(rng)),
         "three dims, one of length 1": lambda rng: (normal(rng, 2, 1, 3), positive(rng)),
         "a single number (0-dim)": lambda rng: (normal(rng), positive(rng)),
+    },
+    gradient_suspects={
+        "For the temperature, two sums are multiplied. Multiply by x element by element first, and "
+        "then sum the products.": returning(tempered, summed_apart),
     },
     checks=CONDUCT,
     modeled_on="torchdiffeq #104: a solver's right-hand side used tensors that were not "

@@ -25,6 +25,7 @@ SIGN_SUSPECTS: dict[str, Callable[[Tensor], Tensor]] = {
     "A negative number close to 0 counts as 0 here. Compare x with 0 itself.": (
         lambda x: torch.where(x >= -1e-14, 1.0, -1.0).to(x)
     ),
+    "These are 1 and 0. The sign of a negative number is -1.": lambda x: (x >= 0).to(x),
     "The two signs are exchanged.": lambda x: -sign(x),
 }
 

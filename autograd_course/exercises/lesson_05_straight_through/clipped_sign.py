@@ -31,11 +31,23 @@ EXERCISE = FunctionExercise(
     surrogate=clipped,
     suspects=SIGN_SUSPECTS,
     gradient_suspects={
+        "The gradient also passes below -1. The interval has two ends, so compare x with both.": (
+            returning(sign, lambda x, g: g * (x <= 1))
+        ),
+        "The gradient also passes above 1. The interval has two ends, so compare x with both.": (
+            returning(sign, lambda x, g: g * (x >= -1))
+        ),
+        "The gradient stops for negative x. The interval begins at -1, not at 0.": returning(
+            sign, lambda x, g: g * ((x >= 0) & (x <= 1))
+        ),
+        "The size of grad_output decides where it passes. The size of x must decide.": returning(
+            sign, lambda x, g: g * (g.abs() <= 1)
+        ),
         "The mask is inverted. The gradient passes inside the interval, not outside.": returning(
             sign, lambda x, g: g * (x.abs() > 1)
         ),
-        "The gradient passes everywhere. The mask must depend on x: a mask that compares the "
-        "output with -1 and +1 is always true.": returning(sign, lambda x, g: g),
+        "The gradient passes everywhere. Both bounds must hold, and for x: a mask that compares "
+        "the output with -1 and +1 is always true.": returning(sign, lambda x, g: g),
         "This multiplies by the clipped x itself. The gradient needs the slope of the clip, which "
         "is 1 inside the interval and 0 outside.": returning(sign, lambda x, g: g * x.clamp(-1, 1)),
     },

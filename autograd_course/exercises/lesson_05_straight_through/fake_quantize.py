@@ -92,6 +92,13 @@ def right_slope(v: Tensor, inside: Tensor, low: int, high: int) -> Tensor:
     return torch.where(inside, v.round() - v, v.clamp(low, high))
 
 
+def summed_apart(x: Tensor, step: Tensor, low: int, high: int, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the sum for the step is a product of two sums."""
+    v = x / step
+    inside = (v >= low) & (v <= high)
+    return g * inside, g.sum() * right_slope(v, inside, low, high).sum()
+
+
 def compared_as_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
     """Return a mask that compares x, not x / step, with the bounds."""
     return (x >= low) & (x <= high)
@@ -121,11 +128,20 @@ EXERCISE = FunctionExercise(
         "The level is not multiplied by the step.": lambda x, step, low, high: torch.round(
             x / step
         ).clamp(low, high),
-        "The levels are rounded down. The formula rounds to the nearest level.": (
+        "The levels are cut off or rounded down. The formula rounds to the nearest level.": (
             lambda x, step, low, high: step * torch.floor(x / step).clamp(low, high)
         ),
         "No level is clamped here, although some are outside the bounds. The bounds are levels, so "
         "clamp x / step, not x and not y.": lambda x, step, low, high: step * torch.round(x / step),
+        "Only the upper bound is clamped. Levels below low become low.": (
+            lambda x, step, low, high: step * torch.round(x / step).clamp(max=high)
+        ),
+        "Only the lower bound is clamped. Levels above high become high.": (
+            lambda x, step, low, high: step * torch.round(x / step).clamp(min=low)
+        ),
+        "The levels are clamped to -high … high. The lower bound is low.": (
+            lambda x, step, low, high: step * torch.round(x / step).clamp(-high, high)
+        ),
         "The levels are not rounded.": lambda x, step, low, high: (
             step * (x / step).clamp(low, high)
         ),
@@ -134,6 +150,14 @@ EXERCISE = FunctionExercise(
         ),
     },
     gradient_suspects={
+        "For the step, grad_output and the derivative are summed separately. Multiply them element "
+        "by element first, and then sum the products.": returning(fake_quantize, summed_apart),
+        "The level is rounded down in the gradient of the step. `forward` rounds to the nearest "
+        "level.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, v.floor() - v, v.clamp(low, high))
+        ),
+        "The mask compares |x / step| with high. The lower bound is low, which need not be "
+        "-high.": with_slope(right_slope, lambda x, step, low, high: (x / step).abs() <= high),
         "The mask compares x with the bounds. They are levels, so compare x / step with them.": (
             with_slope(right_slope, compared_as_x)
         ),

@@ -40,6 +40,8 @@ EXERCISE = FunctionExercise(
             lambda x, step: torch.round(x / step)
         ),
         "x is not divided by the step before the rounding.": lambda x, step: step * torch.round(x),
+        "The step divides and multiplies on the same side of the rounding, so it cancels. "
+        "Divide before it, and multiply after it.": lambda x, step: torch.round(x),
         "The step is used the wrong way around: x is multiplied by it before the rounding, and "
         "divided by it afterwards.": lambda x, step: torch.round(x * step) / step,
         "A number halfway between two multiples is rounded up. It goes to the even multiple.": (

@@ -72,6 +72,15 @@ def as_for_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return grad_x, -grad_x.sum()
 
 
+def with_grad_x(of_x: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """Return a suspect in which another factor multiplies the gradient of x."""
+
+    def backward(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        return g * of_x(x, t), (g * (low(x, t).to(x) - high(x, t).to(x))).sum() / 2
+
+    return returning(ternary, backward)
+
+
 def around_zero(x: Tensor, t: Tensor) -> Tensor:
     """Return one window around 0."""
     return x.abs() <= 1
@@ -142,6 +151,27 @@ EXERCISE = FunctionExercise(
         ),
     },
     gradient_suspects={
+        "The gradient of x passes fully where at least one window contains x. Each clip adds half "
+        "of it, so where only one window contains x, half of it passes.": with_grad_x(
+            lambda x, t: low(x, t) | high(x, t)
+        ),
+        "The gradient of x passes only where both windows contain x. Each clip adds one half of "
+        "it, so where only one window contains x, half of it passes.": with_grad_x(
+            lambda x, t: low(x, t) & high(x, t)
+        ),
+        "The gradient of x passes everywhere. Outside its window, each clip is constant and has "
+        "the slope 0.": with_grad_x(lambda x, t: torch.ones_like(x)),
+        "The windows extend by t around each jump. A clip has the slope 1 where its argument is "
+        "between -1 and 1, so they extend by 1.": windows(
+            lambda x, t: (x - t).abs() <= t, lambda x, t: (x + t).abs() <= t
+        ),
+        "The windows have no upper end, so the absolute value is missing.": windows(
+            lambda x, t: x - t >= -1, lambda x, t: x + t >= -1
+        ),
+        "This takes the values of the two clips. backward needs their slopes, which are 1 inside "
+        "the window and 0 outside.": windows(
+            lambda x, t: (x - t).clamp(-1, 1), lambda x, t: (x + t).clamp(-1, 1)
+        ),
         "The gradient of x uses a window around 0, and the threshold gets no gradient. Each sign "
         "has its own clip, around its own jump.": windows(around_zero, around_zero),
         "The gradient of x uses one window from -1 - t to 1 + t, and the threshold gets none. Each "

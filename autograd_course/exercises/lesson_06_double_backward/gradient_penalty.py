@@ -71,8 +71,38 @@ def squared(norms: Tensor) -> Tensor:
     return (norms - 1).square().mean()
 
 
+def of_one_score(pick: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    """Return a suspect that differentiates one of the scores, and not their sum."""
+
+    def suspect(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        x = x.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(pick(critic(x)).sum(), x)
+        return squared(each_norm(gradient))
+
+    return suspect
+
+
 EACH_SAMPLE = " An image has more dims, and each sample has one norm over all of them."
 SUSPECTS: dict[str, Callable[..., Tensor]] = {
+    "1 is subtracted from each element of the gradient. First take the norm of each sample, and "
+    "then subtract 1.": penalized(lambda gradient: gradient, squared),
+    "This takes the largest absolute value of each gradient. The formula has the Euclidean "
+    "norm.": penalized(lambda gradient: each_norm(gradient, float("inf")), squared),
+    "1 is added to the norms. The formula subtracts it.": penalized(
+        each_norm, lambda norms: (norms + 1).square().mean()
+    ),
+    "This is the root of the penalty. The formula has no root around the mean.": penalized(
+        each_norm, lambda norms: (norms - 1).square().mean().sqrt()
+    ),
+    "There is one penalty for each sample. The result is their mean, a single number.": penalized(
+        each_norm, lambda norms: (norms - 1).square()
+    ),
+    "There is one penalty for each sample, in a column. The result is their mean, a single "
+    "number.": penalized(each_norm, lambda norms: (norms - 1).square().unsqueeze(1)),
+    "This is the gradient of the first score alone, so all other samples have the gradient 0. Take "
+    "the sum of the scores.": of_one_score(lambda scores: scores[0]),
+    "This is the gradient of the largest score alone, so all other samples have the gradient 0. "
+    "Take the sum of the scores.": of_one_score(lambda scores: scores.max()),
     "There is one norm for the whole batch. The formula has one norm for each sample.": penalized(
         lambda gradient: torch.linalg.vector_norm(gradient), squared
     ),

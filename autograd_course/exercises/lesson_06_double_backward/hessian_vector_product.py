@@ -137,6 +137,12 @@ def of_gauss_newton(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors)
     return tuple(g * total for g in gradients)
 
 
+def of_quadratic_form(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Return the product with the vectors on both sides, one number for each input."""
+    pairs = zip(hvp(f, inputs, vectors), vectors, strict=True)
+    return tuple((product * v).sum() for product, v in pairs)
+
+
 SIZE = 100  # inputs of the function whose Hessian must not be built
 FEW = 10  # inputs of the same function, to compare: two passes cost the same for any size
 
@@ -235,6 +241,8 @@ EXERCISE = RoutineExercise(
         "first pass is still in it. torch.autograd.grad returns only what you ask for.": (
             of_both_passes
         ),
+        "The vectors are multiplied on both sides of the Hessian, and each part is summed. The "
+        "product with the vectors once is enough.": of_quadratic_form,
         "This multiplies the gradient by itself, not by the vectors.": of_squared_gradients,
         "This multiplies the gradient by a number. It contains no second derivative: differentiate "
         "this number with respect to the inputs.": of_gauss_newton,

@@ -22,6 +22,7 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -53,6 +54,11 @@ def needs_the_last_class(function: type[Function], inputs: tuple[Any, ...]) -> F
     )
 
 
+def minus_the_number(logits: Tensor, target: Tensor, g: Tensor) -> Tensor:
+    """Return a gradient that subtracts the number of the class."""
+    return (logits.softmax(-1) - target.unsqueeze(-1)) * g.unsqueeze(-1)
+
+
 EXERCISE = FunctionExercise(
     answer="CrossEntropy",
     points=2,
@@ -66,6 +72,10 @@ EXERCISE = FunctionExercise(
         "two classes": lambda rng: labeled(rng, 6, 2),
     },
     double_backward=True,
+    gradient_suspects={
+        "The number of the class is subtracted from every probability. Subtract 1, and only at the "
+        "position of the class.": returning(cross_entropy, minus_the_number),
+    },
     causes=(needs_the_last_class,),
     checks=CONDUCT,
 )

@@ -32,6 +32,15 @@ EXERCISE = FunctionExercise(
     samplers=shaped(normal),
     double_backward=True,
     gradient_suspects={
+        "This is 1 + y. The identity has squares: cosh² = 1 + y².": returning(
+            sinh, lambda x, g: g * (1 + x.sinh())
+        ),
+        "y is not squared under the root. The identity has squares: cosh² = 1 + y².": returning(
+            sinh, lambda x, g: g * (1 + x.sinh().abs()).sqrt()
+        ),
+        "This takes the sinh of y. y is already sinh(x), and the derivative is cosh(x).": returning(
+            sinh, lambda x, g: g * x.sinh().sinh()
+        ),
         "This is 1 + y², the square of cosh. The root is missing.": returning(
             sinh, lambda x, g: g * (1 + x.sinh() ** 2)
         ),

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 
 from answers import lesson_04_half
-from answers.making import Wrong, double, rewritten, solved
+from answers.making import Rewriting, Wrong, double, rewritten, solved
 
 SOLVED = solved("04_debugging_clinic")
 RIGHT = {
@@ -319,7 +319,105 @@ CAUSES = [
     ),
 ]
 
-WRONG = [*lesson_04_half.wrong(SOLVED, RIGHT), *CAUSES]
+edited = Rewriting("04_debugging_clinic")
+EDITED = [
+    edited(
+        "repair-distance",
+        "takes all leading dims for one",
+        "backward-raises",
+        ("grad_output.unsqueeze(-1)", "grad_output.reshape(-1, 1)"),
+        hint="works for a matrix",
+    ),
+    edited(
+        "repair-temperature",
+        "multiplies two sums",
+        "gradient-mismatch",
+        ("-(slope * x).sum() / temperature**2", "-slope.sum() * x.sum() / temperature**2"),
+        hint="two sums are multiplied",
+    ),
+    edited(
+        "repair-film",
+        "returns early",
+        "frozen-input",
+        (
+            "grad_x = grad_output",
+            "if not needs_x:\n            return None, None, None\n        grad_x = grad_output",
+        ),
+        hint="no gradient at all",
+    ),
+    edited(
+        "repair-floor-log",
+        "adds the floor",
+        "forward-mismatch",
+        ("x.clamp(min=floor).log()", "(x + floor).log()"),
+        hint="added to x",
+    ),
+    edited(
+        "repair-floor-log",
+        "takes the floor for a ceiling",
+        "forward-mismatch",
+        ("x.clamp(min=floor).log()", "x.clamp(max=floor).log()"),
+        hint="as a ceiling",
+    ),
+    edited(
+        "repair-floor-log",
+        "clamps the logarithm",
+        "forward-mismatch",
+        ("x.clamp(min=floor).log()", "x.log().clamp(min=floor)"),
+        hint="before the logarithm",
+    ),
+    edited(
+        "repair-log-cosh",
+        "takes the sigmoid",
+        "gradient-mismatch",
+        ("torch.tanh(x)", "torch.sigmoid(2 * x)"),
+        hint="between 0 and 1",
+    ),
+    edited(
+        "repair-log-cosh",
+        "forgets a 2",
+        "gradient-mismatch",
+        ("torch.tanh(x)", "(2 * torch.sigmoid(x) - 1)"),
+        hint="tanh(x / 2)",
+    ),
+    edited(
+        "repair-softsign",
+        "forgets to express x",
+        "gradient-mismatch",
+        ("(1 - y.abs()) ** 2", "1 / (1 + y.abs())"),
+        hint="Express 1 + |x|",
+    ),
+    edited(
+        "repair-softsign",
+        "takes y for x",
+        "gradient-mismatch",
+        ("(1 - y.abs()) ** 2", "1 / (1 + y.abs()) ** 2"),
+        hint="the saved tensor is y",
+    ),
+    edited(
+        "repair-softsign",
+        "takes the derivative of a sigmoid",
+        "gradient-mismatch",
+        ("(1 - y.abs()) ** 2", "y * (1 - y)"),
+        hint="of a sigmoid",
+    ),
+    edited(
+        "repair-solver",
+        "takes the first state",
+        "gradient-mismatch",
+        ("state.cos()", "ctx.saved_tensors[0].cos()"),
+        hint="at the first state",
+    ),
+    edited(
+        "repair-solver",
+        "takes the last state",
+        "gradient-mismatch",
+        ("state.cos()", "ctx.saved_tensors[-1].cos()"),
+        hint="before the last step",
+    ),
+]
+
+WRONG = [*lesson_04_half.wrong(SOLVED, RIGHT), *CAUSES, *EDITED]
 
 KNOWN = [
     ("repair-temperature", (double(0.0, 2.0), double(2.0)[0]), double(0.0, math.tanh(1.0))),

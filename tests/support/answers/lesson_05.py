@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 from answers import lesson_05_digits as digits
-from answers.making import Spoiling, Wrong, double, rewritten, solved
+from answers.making import Rewriting, Spoiling, Wrong, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("05_straight_through")
@@ -199,7 +199,7 @@ CAUSES = [
         "takes the mask of the output",
         "wrong-region",
         changed("ClippedSignSTE", ("x.abs() <= 1", "output.abs() <= 1")),
-        "The mask must depend on x",
+        "Both bounds must hold, and for x",
     ),
     Wrong(
         "ternary-ste",
@@ -398,7 +398,164 @@ CAUSES = [
     ),
 ]
 
+edited = Rewriting("05_straight_through")
+EDITED = [
+    edited(
+        "sign-ste",
+        "returns 1 and 0",
+        "forward-mismatch",
+        ("torch.where(x >= 0, 1.0, -1.0).to(x)", "(x >= 0).to(x)"),
+        hint="These are 1 and 0",
+    ),
+    edited(
+        "clipped-sign",
+        "compares with 1 only",
+        "wrong-region",
+        ("x.abs() <= 1", "x <= 1"),
+        hint="passes below -1",
+    ),
+    edited(
+        "clipped-sign",
+        "compares with -1 only",
+        "wrong-region",
+        ("x.abs() <= 1", "x >= -1"),
+        hint="passes above 1",
+    ),
+    edited(
+        "clipped-sign",
+        "joins the comparisons with or",
+        "wrong-region",
+        ("x.abs() <= 1", "(x >= -1) | (x <= 1)"),
+        hint="Both bounds must hold",
+    ),
+    edited(
+        "clipped-sign",
+        "begins at 0",
+        "wrong-region",
+        ("x.abs() <= 1", "(x >= 0) & (x <= 1)"),
+        hint="not at 0",
+    ),
+    edited(
+        "clipped-sign",
+        "compares grad_output",
+        "nonlinear-in-grad-output",
+        ("grad_output * inside", "grad_output * (grad_output.abs() <= 1)"),
+        hint="The size of x must decide",
+    ),
+    edited(
+        "round-ste",
+        "divides and multiplies after the rounding",
+        "forward-mismatch",
+        ("step * torch.round(x / step)", "torch.round(x) / step * step"),
+        hint="so it cancels",
+    ),
+    edited(
+        "ternary-ste",
+        "passes in either window",
+        "wrong-region",
+        (
+            "grad_x = grad_output * (lower + upper) / 2",
+            "grad_x = grad_output * (lower + upper > 0)",
+        ),
+        hint="at least one window",
+    ),
+    edited(
+        "ternary-ste",
+        "passes in both windows only",
+        "wrong-region",
+        (
+            "grad_x = grad_output * (lower + upper) / 2",
+            "grad_x = grad_output * (lower * upper > 0)",
+        ),
+        hint="only where both windows",
+    ),
+    edited(
+        "ternary-ste",
+        "passes x everywhere",
+        "wrong-region",
+        ("grad_x = grad_output * (lower + upper) / 2", "grad_x = grad_output"),
+        hint="passes everywhere",
+    ),
+    edited(
+        "ternary-ste",
+        "takes windows of the width of the threshold",
+        "wrong-region",
+        ("((x - threshold).abs() <= 1)", "((x - threshold).abs() <= threshold)"),
+        ("((x + threshold).abs() <= 1)", "((x + threshold).abs() <= threshold)"),
+        hint="so they extend by 1",
+    ),
+    edited(
+        "ternary-ste",
+        "forgets the upper ends",
+        "wrong-region",
+        ("((x - threshold).abs() <= 1)", "(x - threshold >= -1)"),
+        ("((x + threshold).abs() <= 1)", "(x + threshold >= -1)"),
+        hint="no upper end",
+    ),
+    edited(
+        "ternary-ste",
+        "takes the values of the clips",
+        "gradient-mismatch",
+        ("((x - threshold).abs() <= 1)", "(x - threshold).clamp(-1, 1)"),
+        ("((x + threshold).abs() <= 1)", "(x + threshold).clamp(-1, 1)"),
+        hint="values of the two clips",
+    ),
+    edited(
+        "fake-quantize",
+        "clamps above only",
+        "forward-mismatch",
+        ("/ step).clamp(low, high)", "/ step).clamp(max=high)"),
+        hint="Only the upper bound",
+    ),
+    edited(
+        "fake-quantize",
+        "clamps below only",
+        "forward-mismatch",
+        ("/ step).clamp(low, high)", "/ step).clamp(min=low)"),
+        hint="Only the lower bound",
+    ),
+    edited(
+        "fake-quantize",
+        "clamps symmetrically",
+        "forward-mismatch",
+        ("/ step).clamp(low, high)", "/ step).clamp(-high, high)"),
+        hint="to -high",
+    ),
+    edited(
+        "fake-quantize",
+        "cuts the levels off",
+        "forward-mismatch",
+        ("torch.round(x / step)", "torch.trunc(x / step)"),
+        hint="cut off or rounded down",
+    ),
+    edited(
+        "fake-quantize",
+        "rounds down in the gradient",
+        "gradient-mismatch",
+        (
+            "torch.where(inside, v.round() - v, v.clamp(ctx.low, ctx.high))",
+            "torch.where(inside, v.floor() - v, v.clamp(ctx.low, ctx.high))",
+        ),
+        hint="rounded down in the gradient",
+    ),
+    edited(
+        "fake-quantize",
+        "multiplies two sums",
+        "gradient-mismatch",
+        ("(grad_output * by_step).sum()", "grad_output.sum() * by_step.sum()"),
+        hint="summed separately",
+    ),
+    edited(
+        "fake-quantize",
+        "compares the absolute value",
+        "wrong-region",
+        ("(v >= ctx.low) & (v <= ctx.high)", "v.abs() <= ctx.high"),
+        hint="need not be -high",
+    ),
+]
+
 WRONG = [
+    *EDITED,
     backward("sign-ste", "the true gradient", "missing-gradient", lambda ctx, g: 0 * g),
     backward("sign-ste", "returns nothing", "missing-gradient", lambda ctx, g: None),
     forward("sign-ste", "0 at 0", "forward-mismatch", lambda x: x.sign()),

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, combined, double, rewritten, solved
+from answers.making import Rewriting, Spoiling, Wrong, combined, double, rewritten, solved
 from autograd_course import functions
 
 SOLVED = solved("06_double_backward")
@@ -683,7 +683,113 @@ CAUSES = [
     ),
 ]
 
+edited = Rewriting("06_double_backward")
+EDITED = [
+    edited(
+        "sinh-by-output",
+        "forgets both squares",
+        "gradient-mismatch",
+        ("(1 + y**2).sqrt()", "(1 + y)"),
+        hint="This is 1 + y.",
+    ),
+    edited(
+        "sinh-by-output",
+        "forgets the square of y",
+        "gradient-mismatch",
+        ("(1 + y**2).sqrt()", "(1 + y.abs()).sqrt()"),
+        hint="not squared under the root",
+    ),
+    edited(
+        "sinh-by-output",
+        "takes the sinh of y",
+        "gradient-mismatch",
+        ("(1 + y**2).sqrt()", "y.sinh()"),
+        hint="the sinh of y",
+    ),
+    edited(
+        "repair-hessian",
+        "subtracts the class number",
+        "gradient-mismatch",
+        ("- onehot)", "- target.unsqueeze(-1))"),
+        hint="number of the class",
+    ),
+    edited(
+        "hessian-vector-product",
+        "multiplies on both sides",
+        "on both sides of the Hessian",
+        (
+            "return torch.autograd.grad(directional, leaves, materialize_grads=True)",
+            "products = torch.autograd.grad(directional, leaves, materialize_grads=True)\n"
+            "    pairs = zip(products, vectors, strict=True)\n"
+            "    return tuple((p * v).sum() for p, v in pairs)",
+        ),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "subtracts 1 from each element",
+        "from each element",
+        (
+            "return (gradient.flatten(1).norm(dim=1) - 1).square().mean()",
+            "return (gradient - 1).square().mean()",
+        ),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "takes the largest element",
+        "largest absolute value",
+        (
+            "return (gradient.flatten(1).norm(dim=1) - 1).square().mean()",
+            "return (gradient.flatten(1).abs().amax(1) - 1).square().mean()",
+        ),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty", "adds 1", "1 is added", ("norm(dim=1) - 1", "norm(dim=1) + 1"), hint=""
+    ),
+    edited(
+        "gradient-penalty",
+        "takes the root",
+        "root of the penalty",
+        (".square().mean()", ".square().mean().sqrt()"),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "forgets the mean",
+        "one penalty for each sample",
+        (".square().mean()", ".square()"),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "keeps a column",
+        "in a column",
+        (
+            "return (gradient.flatten(1).norm(dim=1) - 1).square().mean()",
+            "return (gradient.flatten(1).norm(dim=1, keepdim=True) - 1).square()",
+        ),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "differentiates the first score",
+        "first score alone",
+        ("critic(x).sum()", "critic(x)[0].sum()"),
+        hint="",
+    ),
+    edited(
+        "gradient-penalty",
+        "differentiates the largest score",
+        "largest score alone",
+        ("critic(x).sum()", "critic(x).max()"),
+        hint="",
+    ),
+]
+
 WRONG = [
+    *EDITED,
     Wrong("card-second-function", "the formula", "the derivative of the swish", "1c"),
     Wrong("card-second-function", "the second call", "may call a second Function", "9c"),
     Wrong("card-second-function", "gradcheck", "compares first derivatives only", "5a"),
