@@ -133,6 +133,9 @@ EXERCISE = FunctionExercise(
         ),
         "No level is clamped here, although some are outside the bounds. The bounds are levels, so "
         "clamp x / step, not x and not y.": lambda x, step, low, high: step * torch.round(x / step),
+        "The levels are cut off, so they go towards 0. The formula takes the nearest level.": (
+            lambda x, step, low, high: step * torch.trunc(x / step).clamp(low, high)
+        ),
         "Only the upper bound is clamped. Levels below low become low.": (
             lambda x, step, low, high: step * torch.round(x / step).clamp(max=high)
         ),

@@ -99,10 +99,10 @@ SUSPECTS: dict[str, Callable[..., Tensor]] = {
     ),
     "There is one penalty for each sample, in a column. The result is their mean, a single "
     "number.": penalized(each_norm, lambda norms: (norms - 1).square().unsqueeze(1)),
-    "This is the gradient of the first score alone, so all other samples have the gradient 0. Take "
-    "the sum of the scores.": of_one_score(lambda scores: scores[0]),
-    "This is the gradient of the largest score alone, so all other samples have the gradient 0. "
-    "Take the sum of the scores.": of_one_score(lambda scores: scores.max()),
+    "This is the gradient of a single score, so all other samples have the gradient 0. Take the "
+    "sum of the scores.": of_one_score(lambda scores: scores[0]),
+    "This is the gradient of a single score, so every other sample has the gradient 0. Take the "
+    "sum of the scores.": of_one_score(lambda scores: scores.max()),
     "There is one norm for the whole batch. The formula has one norm for each sample.": penalized(
         lambda gradient: torch.linalg.vector_norm(gradient), squared
     ),

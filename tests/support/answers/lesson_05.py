@@ -526,7 +526,7 @@ EDITED = [
         "cuts the levels off",
         "forward-mismatch",
         ("torch.round(x / step)", "torch.trunc(x / step)"),
-        hint="cut off or rounded down",
+        hint="cut off",
     ),
     edited(
         "fake-quantize",

@@ -775,14 +775,14 @@ EDITED = [
     edited(
         "gradient-penalty",
         "differentiates the first score",
-        "first score alone",
+        "a single score",
         ("critic(x).sum()", "critic(x)[0].sum()"),
         hint="",
     ),
     edited(
         "gradient-penalty",
         "differentiates the largest score",
-        "largest score alone",
+        "a single score",
         ("critic(x).sum()", "critic(x).max()"),
         hint="",
     ),
