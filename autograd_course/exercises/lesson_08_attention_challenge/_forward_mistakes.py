@@ -109,6 +109,10 @@ def _mask_as_boolean(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
     return attend(q, k, v, mask > -math.inf)
 
 
+def _zeros_hide(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return attend(q, k, v, None if mask is None else mask.bool())
+
+
 def _without_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     return attend(q, k, v)
 
@@ -149,6 +153,8 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "different amounts. Subtract one number from each row.": _column_maximum,
     "The mask has no effect. The result is the same as without a mask.": _without_mask,
     "A floating-point mask has no effect. Add it to the scores.": _only_boolean_mask,
+    "The floating-point mask is read as a boolean one, so it hides the keys where it is 0. Its "
+    "numbers must be added to the scores.": _zeros_hide,
     "A floating-point mask can hide all keys of a query too. The softmax of a row of -∞ is nan. "
     "The output of such a query must be 0, whatever the dtype of the mask.": _nan_for_numbers,
     "The scores are multiplied by the mask. A hidden key gets the score 0, and exp(0) is 1, so it "

@@ -86,6 +86,10 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "You mask after the softmax, so the remaining weights no longer sum to 1. Mask the scores "
     "first.": _masked_late,
     "The mask is inverted: True means that the query sees the key.": _inverted,
+    "The mask is added to the scores as 0 and 1, so it hides nothing. The hidden scores must be "
+    "-∞.": lambda s, mask: torch.softmax(s + mask, -1),
+    "The mask is added to the scores as 0 and 1, so the hidden scores take part in the sum of the "
+    "softmax. They must be -∞.": lambda s, mask: torch.softmax(s + mask, -1) * mask,
     "The softmax runs over the queries. The weights of each query must sum to 1 over the keys, the "
     "last dim.": _other_dim,
     "The exponentials are not divided by their sum.": _undivided,
@@ -106,6 +110,12 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
             (
                 "overflows to infinity, and 0 times infinity is nan",
                 lambda s, mask: (s.exp() * mask) / (s.exp() * mask).sum(-1, keepdim=True),
+            ),
+            (
+                "overflows to infinity, and infinity divided by infinity is nan",
+                lambda s, mask: (
+                    (s.exp() * mask) / (s.exp() * mask).sum(-1, keepdim=True)
+                ).masked_fill(~mask, 0),
             ),
         )
     },

@@ -83,6 +83,21 @@ def _by_positive_maximum(
     return (a * out_a + b * out_b) / total.masked_fill(total == 0, 1), top + torch.log(total)
 
 
+def _naive_lse(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    lse = torch.log(lse_a.exp() + lse_b.exp())
+    safe = lse.masked_fill(lse == -math.inf, 0)
+    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b, lse
+
+
+def _from_one_half(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor, first: bool = True
+) -> tuple[Tensor, Tensor]:
+    this, other = (lse_a, lse_b) if first else (lse_b, lse_a)
+    lse = this + torch.log1p(torch.exp(other - this))
+    safe = lse.masked_fill(lse == -math.inf, 0)
+    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b, lse
+
+
 def _other_lse(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return a merge with the correct output, and ``change(lse_a, lse_b)`` for the second one."""
     return lambda out_a, lse_a, out_b, lse_b: (
@@ -170,6 +185,22 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "its exponentials become 0. Subtract a number of each query.": (
         partial(_by_one_maximum, guarded=True)
     ),
+    "exp of a large log-sum-exp overflows, so the new log-sum-exp is infinite. Subtract the larger "
+    "one of the two before you call exp, and add it back outside of the logarithm.": _naive_lse,
+    "You subtract lse_a. If it is far below lse_b, exp overflows, and if it is -∞, the result is "
+    "nan. Subtract the larger one of the two.": _from_one_half,
+    "You subtract lse_b. If it is far below lse_a, exp overflows, and if it is -∞, the result is "
+    "nan. Subtract the larger one of the two.": partial(_from_one_half, first=False),
+    "Both outputs have the weight of half A. Weight each one by the share of its own half.": (
+        _other_weights(lambda lse_a, lse_b: (torch.sigmoid(lse_a - lse_b),) * 2)
+    ),
+    "Both outputs have the weight of half B. Weight each one by the share of its own half.": (
+        _other_weights(lambda lse_a, lse_b: (torch.sigmoid(lse_b - lse_a),) * 2)
+    ),
+    "If a query sees no key at all, the new log-sum-exp must stay -∞. You return -10⁹, which "
+    "replaces it in the subtraction.": _other_lse(
+        lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b).clamp(min=-1e9)
+    ),
     "exp of a large log-sum-exp overflows. Subtract the new log-sum-exp before you call exp.": (
         _literal
     ),
@@ -198,6 +229,11 @@ def unseen(rng: torch.Generator, *, both: bool) -> Halves:
     return out_a, lse_a, out_b, lse_b
 
 
+def exchanged(given: Halves) -> Halves:
+    """Return the same halves in the other order."""
+    return *given[2:], *given[:2]
+
+
 EXERCISE = RoutineExercise(
     answer="merge",
     points=1,
@@ -212,6 +248,7 @@ EXERCISE = RoutineExercise(
         "log-sum-exps in the thousands": lambda rng: halves(rng, 4, shift=2000.0),
         "log-sum-exps that differ by thousands": far_apart,
         "a query that sees no key of half A": lambda rng: unseen(rng, both=False),
+        "a query that sees no key of half B": lambda rng: exchanged(unseen(rng, both=False)),
         "a query that sees no key at all": lambda rng: unseen(rng, both=True),
     },
     suspects=SUSPECTS,

@@ -33,22 +33,46 @@ def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
     return torch.complex(normal(rng, *shape), normal(rng, *shape))
 
 
+def _own(own: Tensor, gradient: Tensor, real: Callable[[Tensor], Tensor] = torch.real) -> Tensor:
+    return gradient if own.is_complex() or not gradient.is_complex() else real(gradient)
+
+
+def _right(own: Tensor, other: Tensor, g: Tensor) -> Tensor:
+    return g * other.conj()
+
+
+def _real_parts(own: Tensor, other: Tensor, g: Tensor) -> Tensor:
+    """Return a gradient of which only the real part is right."""
+    part = (g * other.conj()).real
+    return torch.complex(part, torch.zeros_like(part))
+
+
+def _real_factors(own: Tensor, other: Tensor, g: Tensor) -> Tensor:
+    """Return the product of the real parts as the gradient of a real input."""
+    return g * other.conj() if own.is_complex() else g.real * other.real
+
+
 def with_gradients(
     gradient: Callable[[Tensor, Tensor, Tensor], Tensor],
     real: Callable[[Tensor], Tensor] = torch.real,
+    only: int | None = None,
 ) -> Callable[..., Any]:
     """Return the product with ``gradient(own, other, grad_output)`` for each input.
 
-    ``real`` makes the gradient of a real input real.
+    ``real`` makes the gradient of a real input real. ``only`` is the number of the input to which
+    this applies. The other one gets the right gradient.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         z, w = inputs
-        for_z, for_w = gradient(z, w, g), gradient(w, z, g)
-        return (
-            for_z if z.is_complex() or not for_z.is_complex() else real(for_z),
-            for_w if w.is_complex() or not for_w.is_complex() else real(for_w),
+        pairs = enumerate(((z, w), (w, z)))
+        for_z, for_w = (
+            _own(own, gradient(own, other, g), real)
+            if only in (None, number)
+            else _own(own, _right(own, other, g))
+            for number, (own, other) in pairs
         )
+        return for_z, for_w
 
     return mistaken(complex_multiply, backward)
 
@@ -68,16 +92,21 @@ COMPLEX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
         with_gradients(lambda own, other, g: g.conj() * other.conj())
     ),
     "Your gradients are real, but a complex input gets a complex gradient. Take .real only if the "
-    "input is real.": with_gradients(
-        lambda own, other, g: torch.complex((p := (g * other.conj()).real), 0 * p)
-    ),
+    "input is real.": with_gradients(_real_parts),
+    "The gradient of z is real, but a complex z gets a complex gradient. Take .real only if z is "
+    "real.": with_gradients(_real_parts, only=0),
+    "The gradient of w is real, but a complex w gets a complex gradient. Take .real only if w is "
+    "real.": with_gradients(_real_parts, only=1),
     "A real input gets the imaginary part of its gradient. It must get the real part.": (
-        with_gradients(lambda own, other, g: g * other.conj(), torch.imag)
+        with_gradients(_right, torch.imag)
+    ),
+    "A real z gets the imaginary part of its gradient. It must get the real part.": (
+        with_gradients(_right, torch.imag, only=0)
     ),
     "A real input gets the real part of each factor, multiplied. Multiply the complex numbers "
-    "first, and then take the real part.": with_gradients(
-        lambda own, other, g: g * other.conj() if own.is_complex() else g.real * other.real
-    ),
+    "first, and then take the real part.": with_gradients(_real_factors),
+    "A real z gets the real part of each factor, multiplied. Multiply the complex numbers first, "
+    "and then take the real part.": with_gradients(_real_factors, only=0),
 }
 
 

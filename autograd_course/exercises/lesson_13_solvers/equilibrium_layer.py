@@ -104,6 +104,13 @@ def by_hand(
     return mistaken(equilibrium, backward)
 
 
+def _input_after_tanh(x: Tensor, W: Tensor) -> Tensor:
+    z = torch.zeros_like(x)
+    for _ in range(200):
+        z = torch.tanh(z @ W.t()) + x
+    return z
+
+
 def _slope_of_the_last_round(inputs: Any, g: Tensor) -> Grads:
     x, W = inputs
     z = settled(x, W)
@@ -172,6 +179,9 @@ EXERCISE = FunctionExercise(
         "forward multiplies by W where the formula has Wᵀ.": lambda x, W: settled(x, W.t()),
         "This is only the result of the first round. Repeat the round until z no longer changes.": (
             lambda x, W: torch.tanh(x)
+        ),
+        "x is added after the tanh. In the formula, it is added to z Wᵀ inside the tanh.": (
+            _input_after_tanh
         ),
     },
     gradient_suspects={

@@ -117,6 +117,11 @@ KEPLER_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "The gradient of e contains E itself. The term with de in the equation is sin E de.": by_hand(
         share=lambda g, of_M, e, E: of_M * E
     ),
+    "The factor sin E is missing in the gradient of e. The term with de in the equation is sin E "
+    "de.": by_hand(share=lambda g, of_M, e, E: of_M),
+    "You divide by e - cos E. The derivative of E - e sin E with respect to E is 1 - e cos E.": (
+        by_hand(lambda e, E: e - torch.cos(E))
+    ),
     "The gradient of e is the mean over the elements. All of them use the same e, so add.": (
         by_hand(mean=True)
     ),

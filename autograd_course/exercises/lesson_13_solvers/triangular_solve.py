@@ -15,10 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
+from autograd_course.execution import gradients
 from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.comparison import difference
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
 from autograd_course.grader.suspecting import Grads, mistaken
@@ -37,6 +42,10 @@ def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
 
 def _half(T: Tensor, lower: bool) -> Tensor:
     return T.tril() if lower else T.triu()
+
+
+def _with_ones(T: Tensor) -> Tensor:
+    return T - torch.diag(T.diagonal()) + torch.eye(len(T), dtype=T.dtype)
 
 
 def matrix(rng: torch.Generator, n: int) -> Tensor:
@@ -66,6 +75,9 @@ def triangular(
 not_transposed = triangular(system=lambda T, lower: _half(T, lower).mT)
 other_half = triangular(system=lambda T, lower: _half(T, not lower))
 whole = triangular(read=lambda T, lower: T)
+other_half_not_transposed = triangular(system=lambda T, lower: _half(T, not lower).mT)
+both_halves = triangular(system=lambda T, lower: T)
+both_halves_not_transposed = triangular(system=lambda T, lower: T.mT)
 always_lower = triangular(read=lambda T, lower: T.tril())
 without_diagonal = triangular(read=lambda T, lower: _half(T, lower) - torch.diag(T.diagonal()))
 exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
@@ -90,6 +102,24 @@ def by_hand(
     return mistaken(triangular_solve, backward)
 
 
+def is_right_for_both_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Check the first derivatives for the other half, after a second derivative was wrong.
+
+    The system in ``backward`` has the other half, so a call from there shows this mistake.
+    """
+    lower = not (inputs[2] if len(inputs) > 2 else True)
+    given = (inputs[0].mT.contiguous(), inputs[1], lower)
+    if difference(gradients(function.apply, given), gradients(triangular_solve, given)) is None:
+        return None
+    return found(
+        "silent-double-backward",
+        "The first derivatives are wrong for the other half.",
+        {"lower": lower},
+        f"With lower={lower}, even the first derivatives are wrong. The system in `backward` has "
+        "the other half than the one in `forward`, so derive its `lower` from `ctx.lower`.",
+    )
+
+
 EXERCISE = FunctionExercise(
     answer="TriangularSolve",
     points=3,
@@ -106,6 +136,10 @@ EXERCISE = FunctionExercise(
         "a single equation": lambda rng: (matrix(rng, 1), normal(rng, 1, 3)),
     },
     suspects={
+        "The upper half of T is used, although lower is True. SciPy's default is lower=False, so "
+        "pass lower on.": (lambda T, B, lower=True: triangular_solve(T, B, False)),
+        "The diagonal of T counts as ones. SciPy does not read the diagonal if unit_diagonal is "
+        "True.": (lambda T, B, lower=True: triangular_solve(_with_ones(T), B, lower)),
         "The lower half of T is used, although lower is False. Pass lower on to "
         "solve_triangular.": (lambda T, B, lower=True: triangular_solve(T, B, True)),
         "Both halves of T are used. The other half must never be read.": (
@@ -133,6 +167,12 @@ EXERCISE = FunctionExercise(
         "Which half of Tᵀ is filled?": not_transposed,
         "You transposed the matrix, but the solver still reads the half that it read in forward. "
         "The upper half of T becomes the lower half of Tᵀ.": other_half,
+        "Your backward solves with T, and it reads the half that forward never reads. The adjoint "
+        "system has the transposed matrix, Tᵀ U = G.": other_half_not_transposed,
+        "Your backward solves with both halves of T. One of them is never read in forward, so the "
+        "system must not contain it.": both_halves,
+        "Your backward solves with T, and with both of its halves. The adjoint system has the "
+        "transpose of the half that forward reads.": both_halves_not_transposed,
         "The argument lower says which half of T is read, and only this half gets a gradient. Your "
         "gradient always fills the lower half.": always_lower,
         "One half of T is never read, so its gradient is 0. But the product of U and Xᵀ fills both "
@@ -148,5 +188,6 @@ EXERCISE = FunctionExercise(
         keeps_float32,
         without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver for Tᵀ U = G"),
     ),
+    causes=(is_right_for_both_halves,),
     seconds=20.0,  # on a busy machine the threads of LAPACK wait, and a solution takes 30 ms
 )

@@ -57,7 +57,24 @@ SUSPECTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "The result is x limited to -t and t. The soft threshold is what this cuts off.": (
         lambda x, t: torch.minimum(torch.maximum(x, -t), t)
     ),
+    "Numbers within the threshold pass 0 and change their sign. They must become 0: limit |x| - t "
+    "to 0 or more.": lambda x, t: x.sign() * (x.abs() - t),
+    "The result is x - t for x > t, and x + t for all other numbers. Numbers within the threshold "
+    "must become 0.": lambda x, t: torch.where(x > t, x - t, x + t),
 }
+
+
+def unbalanced(rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return inputs with more positive than negative outputs.
+
+    If their numbers were equal, the sum of the signs would be 0, and some mistakes would look the
+    same.
+    """
+    x = around(rng, (-0.5, 0.5), 4, 6)
+    x[0, 0] = x[0, 0].abs()
+    return x, torch.tensor(0.5).double()
+
+
 GRADIENT_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     "The slope of x is 1 everywhere. Where y is 0, it is 0.": slopes(of_x=lambda g, y, x: g),
     "The slope of x is the sign of y. Both branches have the slope 1: x - t and x + t.": slopes(
@@ -89,6 +106,10 @@ GRADIENT_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     "The gradient of the threshold is a mean. Add the contributions of all elements.": slopes(
         of_t=lambda g, y, x: -(g * y.sign()).mean()
     ),
+    "The sum of grad_output is multiplied by the sum of the signs. Multiply each grad_output by "
+    "the sign of its own y, and then add.": slopes(of_t=lambda g, y, x: -g.sum() * y.sign().sum()),
+    "The gradient of the threshold ignores grad_output. Multiply each sign by its grad_output, and "
+    "then add.": slopes(of_t=lambda g, y, x: -y.sign().sum()),
     "The gradient of the threshold is the sum of grad_output. The slope of each y is minus its "
     "sign.": slopes(of_t=lambda g, y, x: g.sum()),
     "The gradient of the threshold is the sum of -grad_output. The slope of each y is minus its "
@@ -107,7 +128,7 @@ EXERCISE = FunctionExercise(
     constraints="the Function saves nothing but the output",
     reference=soft_threshold,
     samplers={
-        "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), torch.tensor(0.5).double()),
+        "24 numbers": unbalanced,
         "three dims, one of size 1": lambda rng: (
             around(rng, (-1.0, 1.0), 2, 1, 3),
             torch.tensor(1.0).double(),

@@ -7,7 +7,7 @@
 3. Let r = -strength * x. The result is r + (x - r).detach().
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,46 @@ def reverse(x: Tensor, strength: float) -> Tensor:
     return x.clone()
 
 
+VALUES: Mapping[str, Callable[[Tensor, float], Tensor]] = {
+    "The result is -strength · x, but it must be x. Add a part that autograd treats as a constant, "
+    "so that the sum is x.": lambda x, strength: -strength * x,
+    "The result is 2 x - strength · x. The two parts must add up to x.": (
+        lambda x, strength: 2 * x - strength * x
+    ),
+    "The result is strength · x. The value must stay x.": lambda x, strength: strength * x,
+    "The result is x - strength · x. The part that autograd treats as a constant must make "
+    "up for what the other part subtracts.": lambda x, strength: x - strength * x,
+    "The result is x + strength · x. The two parts must add up to x.": (
+        lambda x, strength: x + strength * x
+    ),
+}
+
+
+def _explained(came: float, strength: float) -> str:
+    """Say which part of the result carries a gradient, if the factor shows this."""
+    if came == 0:
+        return (
+            " No part of the result carries a gradient, or the parts that carry one cancel. A part "
+            "-strength · x must carry it."
+        )
+    if came == strength:
+        return " The minus sign is missing."
+    if came == 1:
+        return " The gradient passes unchanged. Only a part -strength · x may carry it."
+    if came == -1:
+        return " The factor strength is missing."
+    return ""
+
+
 def reverses_on_both_sides(reverse: Callable[[Tensor, float], Tensor]) -> Verdict | None:
     """Check that the gradient is reversed in eager mode and after export."""
-    for strength in (1.0, 0.3):
+    for strength in (0.3, 1.0):
         net = _before(reverse, strength)
         if (came := _passed(net)) != -strength:
             return wrong(
                 f"the values are right, but with strength {strength} the gradient of x is {came:g} "
                 f"times grad_output, should be {-strength:g} times, and this is still eager mode."
+                f"{_explained(came, strength)}"
             )
         try:
             program = exported(net, batch(EXAMPLE))
@@ -77,10 +109,11 @@ EXERCISE = RoutineExercise(
     constraints="the gradient is reversed in eager mode and in the exported program",
     reference=reverse,
     samplers={
-        "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),
         "strength 0.3": lambda rng: (normal(rng, 2, 1, 3), 0.3),
+        "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),
         "a single number (0-dim)": lambda rng: (normal(rng), 0.5),
     },
+    suspects=VALUES,
     trials=(reverses_on_both_sides,),
     seconds=LONGEST,
 )

@@ -45,6 +45,31 @@ SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
         lambda x, step: step * (x / step + 0.5).floor()
     ),
     "These multiples are below x, not nearest to x.": lambda x, step: step * (x / step).floor(),
+    "Round of a magnitude plus a half rounds twice. Take Floor after you add the half.": (
+        lambda x, step: step * x.sign() * (x.abs() / step + 0.5).round()
+    ),
+    "Ceil makes every magnitude larger. Add a half to it, and take Floor.": (
+        lambda x, step: step * x.sign() * (x.abs() / step).ceil()
+    ),
+    "Ceil after subtracting a half rounds halves toward zero. Add a half, and take Floor.": (
+        lambda x, step: step * x.sign() * (x.abs() / step - 0.5).ceil()
+    ),
+    "Floor cuts off the fraction of the magnitude. Add a half before you take Floor.": (
+        lambda x, step: step * x.sign() * (x.abs() / step).floor()
+    ),
+    "You add the half before you divide by step. Divide first, because it is half of a step.": (
+        lambda x, step: step * x.sign() * ((x.abs() + 0.5) / step).floor()
+    ),
+    "You multiply |x| by step before Floor. Divide it by step to count the steps.": (
+        lambda x, step: step * x.sign() * (x.abs() * step + 0.5).floor()
+    ),
+    "You divide the number of steps by step. Multiply it by step.": (
+        lambda x, step: round_away(x, step) / step / step
+    ),
+    "Floor of a negative number goes away from zero. Take Floor of the magnitude, and multiply by "
+    "the sign.": lambda x, step: step * (x / step + x.sign() / 2).floor(),
+    "You multiply by the sign of x, but Floor has already got x with its sign. Take Floor of the "
+    "magnitude.": lambda x, step: step * x.sign() * (x / step + 0.5).floor(),
     "The result has lost the sign of x.": lambda x, step: round_away(x.abs(), step),
     "These are multiples of 1. You do not use step.": lambda x, step: round_away(x, 1.0),
     "This is the number of steps. Multiply it by step.": (
@@ -55,7 +80,7 @@ SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
 
 def numbers(step: float) -> Tensor:
     """Return float32 numbers of both signs: multiples of ``step``, ties, and others."""
-    plain = torch.tensor([0.2, 0.7, 1.3, 2.0, 3.9, -0.2, -0.7, -1.3, -2.0, -3.9, 0.0])
+    plain = torch.tensor([0.2, 0.7, 1.3, 2.0, 3.0, 3.9, -0.2, -0.7, -1.3, -2.0, -3.0, -3.9, 0.0])
     return step * torch.cat((plain, torch.arange(-3.5, 4.0)))
 
 

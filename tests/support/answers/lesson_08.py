@@ -1100,6 +1100,69 @@ WRONG = [
     ),
     changed(
         "merge-halves",
+        "naive log-sum-exp",
+        "so the new log-sum-exp is infinite",
+        ("torch.logaddexp(lse_a, lse_b)", "torch.log(torch.exp(lse_a) + torch.exp(lse_b))"),
+    ),
+    changed(
+        "merge-halves",
+        "log1p from a",
+        "You subtract lse_a",
+        ("torch.logaddexp(lse_a, lse_b)", "lse_a + torch.log1p(torch.exp(lse_b - lse_a))"),
+    ),
+    changed(
+        "merge-halves",
+        "log1p from b",
+        "You subtract lse_b",
+        ("torch.logaddexp(lse_a, lse_b)", "lse_b + torch.log1p(torch.exp(lse_a - lse_b))"),
+    ),
+    changed(
+        "merge-halves",
+        "at least -1e9",
+        "You return -10⁹",
+        ("torch.logaddexp(lse_a, lse_b)", "torch.logaddexp(lse_a, lse_b).clamp(min=-1e9)"),
+    ),
+    changed(
+        "merge-halves",
+        "weight of a twice",
+        "Both outputs have the weight of half A",
+        ("torch.exp(lse_b - safe) * out_b", "torch.exp(lse_a - safe) * out_b"),
+    ),
+    changed(
+        "merge-halves",
+        "weight of b twice",
+        "Both outputs have the weight of half B",
+        ("torch.exp(lse_a - safe) * out_a", "torch.exp(lse_b - safe) * out_a"),
+    ),
+    changed(
+        "attention-forward",
+        "numbers ignored",
+        "A floating-point mask has no effect",
+        ("else s + mask", "else s"),
+    ),
+    changed(
+        "masked-softmax",
+        "mask added",
+        "so the hidden scores take part in the sum",
+        ("s.masked_fill(~mask, -math.inf)", "s + mask"),
+    ),
+    changed(
+        "masked-softmax",
+        "own exponentials",
+        "infinity divided by infinity",
+        (
+            "torch.softmax(s.masked_fill(~mask, -math.inf), -1)",
+            "torch.exp(s) * mask / (torch.exp(s) * mask).sum(-1, keepdim=True)",
+        ),
+    ),
+    changed(
+        "attention-grouped",
+        "groups of other heads",
+        "You sum over heads that do not share keys",
+        ("(heads, -1)).sum(-3)", "(heads, -1)).sum(-4)"),
+    ),
+    changed(
+        "merge-halves",
         "top not added back",
         "The maximum that you",
         (
@@ -1233,7 +1296,7 @@ WRONG = [
     changed(
         "attention-forward",
         "only bool mask",
-        "A floating-point mask has no effect",
+        "hides the keys where it is 0",
         (
             "s = s.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else s + mask",
             "s = s.masked_fill(mask == 0, -math.inf)",

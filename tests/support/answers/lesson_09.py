@@ -921,6 +921,42 @@ WRONG = [
         "You subtract the strength",
         ("-ctx.strength * grad_output", "(1 - ctx.strength) * grad_output"),
     ),
+    changed(
+        "complex-multiply",
+        "z always real",
+        "The gradient of z is real",
+        ("grad_z if z.is_complex() else grad_z.real", "grad_z.real"),
+    ),
+    changed(
+        "complex-multiply",
+        "w always real",
+        "The gradient of w is real",
+        ("grad_w if w.is_complex() else grad_w.real", "grad_w.real"),
+    ),
+    changed(
+        "complex-multiply",
+        "imaginary part of z",
+        "A real z gets the imaginary",
+        ("else grad_z.real", "else grad_z.imag"),
+    ),
+    changed(
+        "complex-multiply",
+        "imaginary part of w",
+        "A real input gets the imaginary",
+        ("else grad_w.real", "else grad_w.imag"),
+    ),
+    changed(
+        "complex-multiply",
+        "real factors of z",
+        "A real z gets the real part of each",
+        ("else grad_z.real", "else grad_output.real * w.real"),
+    ),
+    changed(
+        "complex-multiply",
+        "real factors of w",
+        "A real input gets the real part of each",
+        ("else grad_w.real", "else grad_output.real * z.real"),
+    ),
 ]
 
 THIRD = math.sqrt(1 / 2)

@@ -671,6 +671,62 @@ WRONG = [
         "The gradient of W is the",
         ("v.t() @ z", "v.t() @ z / len(z)"),
     ),
+    changed(
+        "triangular-solve",
+        "the other half of T",
+        "reads the half that forward never reads",
+        ("T.mT, grad_output, not ctx.lower", "T, grad_output, not ctx.lower"),
+    ),
+    changed(
+        "triangular-solve",
+        "both halves in backward",
+        "solves with both halves of T",
+        (
+            "TriangularSolve.apply(T.mT, grad_output, not ctx.lower)",
+            "torch.linalg.solve(T.mT, grad_output)",
+        ),
+    ),
+    changed(
+        "triangular-solve",
+        "both halves, not transposed",
+        "with both of its halves",
+        (
+            "TriangularSolve.apply(T.mT, grad_output, not ctx.lower)",
+            "torch.linalg.solve(T, grad_output)",
+        ),
+    ),
+    changed(
+        "triangular-solve",
+        "lower not passed in backward",
+        "silent-double-backward",
+        ("grad_output, not ctx.lower", "grad_output"),
+        hint="With lower=True, even the first",
+    ),
+    changed(
+        "triangular-solve",
+        "lower not passed in forward",
+        "SciPy's default is",
+        ("lower=lower", ""),
+    ),
+    changed(
+        "triangular-solve",
+        "a diagonal of ones",
+        "The diagonal of T counts",
+        ("lower=lower", "lower=lower, unit_diagonal=True"),
+    ),
+    changed(
+        "kepler",
+        "no sine",
+        "The factor sin E is",
+        ("(grad_M * torch.sin(E)).sum()", "grad_M.sum()"),
+    ),
+    changed("kepler", "e - cos", "You divide by e - cos", ("1 - e * torch", "e - torch")),
+    changed(
+        "equilibrium-layer",
+        "x outside",
+        "x is added after",
+        ("torch.tanh(z @ W.t() + x)", "torch.tanh(z @ W.t()) + x"),
+    ),
 ]
 
 KNOWN = [

@@ -182,6 +182,25 @@ WRONG = [
         FUNCTION, "shrinks the gradient instead", "nonlinear-in-grad-output", shrinks_the_gradient
     ),
     *(backward(FUNCTION, mistake, rule, method, hint) for mistake, rule, hint, method in SLOPES),
+    *(
+        backward(
+            FUNCTION, mistake, rule, lambda _, y, g, of_t=of_t: (g * (y != 0), of_t(y, g)), hint
+        )
+        for mistake, rule, hint, of_t in (
+            (
+                "signs only",
+                "ignores-grad-output",
+                "threshold ignores grad_output",
+                lambda y, g: -y.sign().sum(),
+            ),
+            (
+                "a product of sums",
+                "gradient-mismatch",
+                "multiplied by the sum of the signs",
+                lambda y, g: -g.sum() * y.sign().sum(),
+            ),
+        )
+    ),
     Wrong(FUNCTION, "saves the input", "oversaved", ThresholdSavesTheInput),
     Wrong(
         FUNCTION,

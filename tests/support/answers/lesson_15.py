@@ -282,6 +282,24 @@ WRONG = [
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
     Wrong("lost-gradients", "compares outputs", "returns nothing", lost_outputs),
     Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),
+    *(
+        Wrong("reversal-that-travels", mistake, told, answer)
+        for mistake, told, answer in (
+            ("only one part", "so that the sum is x", lambda x, strength: -strength * x),
+            ("2 x", "The result is 2 x", lambda x, strength: 2 * x.detach() - strength * x),
+            (
+                "no sign",
+                "The minus sign is missing",
+                lambda x, strength: strength * x + (x - strength * x).detach(),
+            ),
+            ("a plain copy", "passes unchanged", lambda x, strength: x.clone()),
+            (
+                "all detached",
+                "or the parts that carry one cancel",
+                lambda x, strength: (strength * x + (x - strength * x)).detach(),
+            ),
+        )
+    ),
     Wrong("reversal-that-travels", "a Function", "nor a hook is an operation", Reverse.apply),
     Wrong("reversal-that-travels", "a hook", "nor a hook is an operation", reverses_by_hook),
     Wrong(

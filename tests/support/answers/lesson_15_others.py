@@ -55,6 +55,51 @@ WRONG_TRANSLATIONS = [
         "no sign", "has lost the sign of x", lambda x, s: op().Floor(op().Abs(x) / s + 0.5) * s
     ),
     wrong_translation(
+        "ceil",
+        "Ceil makes every",
+        lambda x, step: op().Sign(x) * op().Ceil(op().Abs(x) / step) * step,
+    ),
+    wrong_translation(
+        "ceil after minus a half",
+        "rounds halves toward zero",
+        lambda x, step: op().Sign(x) * op().Ceil(op().Abs(x) / step - 0.5) * step,
+    ),
+    wrong_translation(
+        "round after a half",
+        "rounds twice",
+        lambda x, step: op().Sign(x) * op().Round(op().Abs(x) / step + 0.5) * step,
+    ),
+    wrong_translation(
+        "no half",
+        "Floor cuts off",
+        lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) / step) * step,
+    ),
+    wrong_translation(
+        "half first",
+        "before you divide by step",
+        lambda x, step: op().Sign(x) * op().Floor((op().Abs(x) + 0.5) / step) * step,
+    ),
+    wrong_translation(
+        "times step",
+        "Divide it by step",
+        lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) * step + 0.5) * step,
+    ),
+    wrong_translation(
+        "over step",
+        "You divide the number of steps",
+        lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) / step + 0.5) / step,
+    ),
+    wrong_translation(
+        "half with the sign",
+        "goes away from zero",
+        lambda x, step: op().Floor(x / step + op().Sign(x) * 0.5) * step,
+    ),
+    wrong_translation(
+        "sign twice",
+        "Floor has already got",
+        lambda x, step: op().Sign(x) * op().Floor(x / step + 0.5) * step,
+    ),
+    wrong_translation(
         "no step",
         "You do not use step",
         lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) + 0.5),
