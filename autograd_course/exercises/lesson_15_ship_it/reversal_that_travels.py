@@ -24,7 +24,7 @@ def reverse(x: Tensor, strength: float) -> Tensor:
     return x.clone()
 
 
-VALUES: Mapping[str, Callable[[Tensor, float], Tensor]] = {
+SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
     "The result is -strength · x, but it must be x. Add a part that autograd treats as a constant, "
     "so that the sum is x.": lambda x, strength: -strength * x,
     "The result is 2 x - strength · x. The two parts must add up to x.": (
@@ -113,7 +113,7 @@ EXERCISE = RoutineExercise(
         "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),
         "a single number (0-dim)": lambda rng: (normal(rng), 0.5),
     },
-    suspects=VALUES,
+    suspects=SUSPECTS,
     trials=(reverses_on_both_sides,),
     seconds=LONGEST,
 )

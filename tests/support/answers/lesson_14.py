@@ -108,6 +108,17 @@ def shrinks_the_gradient(ctx: Any, y: Any, g: Any) -> Any:
     return operator(g, 0.5), -(g * y.sign()).sum()
 
 
+def forward_with(formula: Any) -> Any:
+    """Return a forward that computes ``formula`` and saves the output."""
+
+    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
+        y = formula(x, threshold)
+        ctx.save_for_backward(y)
+        return y
+
+    return forward
+
+
 OPERATOR, FUNCTION = "soft-threshold-operator", "soft-threshold-function"
 
 SLOPES: list[tuple[str, str, str, Any]] = [
@@ -198,6 +209,21 @@ WRONG = [
                 "gradient-mismatch",
                 "multiplied by the sum of the signs",
                 lambda y, g: -g.sum() * y.sign().sum(),
+            ),
+        )
+    ),
+    *(
+        Wrong(FUNCTION, mistake, told, spoiled(RIGHT[FUNCTION], forward=forward_with(formula)))
+        for mistake, told, formula in (
+            (
+                "no clamp",
+                "Numbers within the threshold pass 0",
+                lambda x, t: x.sign() * (x.abs() - t),
+            ),
+            (
+                "two branches",
+                "for all other numbers",
+                lambda x, t: torch.where(x > t, x - t, x + t),
             ),
         )
     ),

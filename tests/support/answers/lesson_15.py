@@ -287,6 +287,14 @@ WRONG = [
         for mistake, told, answer in (
             ("only one part", "so that the sum is x", lambda x, strength: -strength * x),
             ("2 x", "The result is 2 x", lambda x, strength: 2 * x.detach() - strength * x),
+            ("the sign in the value", "The result is strength", lambda x, strength: strength * x),
+            ("x less", "what the other part subtracts", lambda x, strength: x - strength * x),
+            ("x more", "The result is x +", lambda x, strength: x + strength * x),
+            (
+                "no strength",
+                "The factor strength is missing",
+                lambda x, strength: -x + (2 * x).detach(),
+            ),
             (
                 "no sign",
                 "The minus sign is missing",

@@ -1057,10 +1057,7 @@ MISTAKES += [
         Whiten,
         lambda: (draw(5, 3),),
         ["along = y * (grad_output * y).mean(dim=0)"],
-        [
-            "along = y * (grad_output * y).mean(dim=0) * grad_output.shape[0] / "
-            "(grad_output.shape[0] - 1)"
-        ],
+        ["along = y * ((grad_output * y).sum(dim=0) / (grad_output.shape[0] - 1))"],
     ),
     Mistake(
         "two formulas",

@@ -107,6 +107,7 @@ class Scope:
     text: str = ""  # the source of this method and the other methods
     calls: Sequence[ast.Call] = ()  # calls in the other methods
     assigned: Sequence[tuple[str, ast.expr]] = ()  # names and values in the other methods
+    flags: Collection[str] = ()  # names of which the methods only ask whether they are true
 
     def mentions(self, words: str) -> bool:
         """Whether the source code of the class matches a regular expression.
@@ -220,7 +221,37 @@ def scope_of(
             for it in nodes
             if isinstance(it, ast.Assign) and isinstance(it.targets[0], ast.Name)
         ],
+        _flags([method, *others]),
     )
+
+
+def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
+    """Return the names of flags: a method asks whether they are true, or they are in
+    ``needs_input_grad``.
+    """
+    found: set[str] = set()
+    assignments = []
+    for method in methods:
+        pairs = zip(reversed(method.args.args), reversed(method.args.defaults), strict=False)
+        found.update(arg.arg for arg, default in pairs if _is_true_or_false(default))
+        for node in ast.walk(method):
+            match node:
+                case ast.If(test) | ast.IfExp(test) | ast.UnaryOp(ast.Not(), test):
+                    found.add(ast.unparse(test))
+                case ast.BoolOp(values=values):
+                    found.update(map(ast.unparse, values))
+                case ast.Assign([target], value):
+                    assignments.append((target, ast.unparse(value)))
+    for target, value in assignments:
+        if "needs_input_grad" in value:
+            found.update(ast.unparse(it) for it in ast.walk(target) if isinstance(it, ast.Name))
+        elif value in found:
+            found.add(ast.unparse(target))
+    return found
+
+
+def _is_true_or_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 FORMULA = "a formula"  # the kind of the edits that ``formulas`` finds
@@ -259,14 +290,32 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
     """Yield every possible edit of a method. The most likely kinds come first.
 
     No edit uses the variable of a loop outside the loop, because it always has the same value there
-    and can be right by coincidence.
+    and can be right by coincidence. No edit calculates with a flag.
     """
     loops = scope.loops
     for kind in kinds:
         for place, new in kind.generate(scope):
             edit = Edit(kind.name, kind.cost, place, new)
-            if not loops or all(id(place[0]) in loops[name] for name in _added(edit, loops)):
+            if loops and not all(id(place[0]) in loops[name] for name in _added(edit, loops)):
+                continue
+            if not (scope.flags and _calculates_with(edit, scope.flags)):
                 yield edit
+
+
+def _calculates_with(edit: Edit, flags: Collection[str]) -> bool:
+    """Whether an edit adds an operation whose operand is a flag."""
+    new = edit.new if isinstance(edit.new, tuple) else (edit.new,)
+    added = {text for node in new for text in _operands(node)} - set(_operands(edit.old))
+    return any(text in flags for text in added)
+
+
+def _operands(node: ast.AST) -> Iterator[str]:
+    """Yield the names that are operands of an operation."""
+    for operation in ast.walk(node):
+        if isinstance(operation, ast.BinOp):
+            for operand in (operation.left, operation.right):
+                if isinstance(operand, ast.Name | ast.Attribute):
+                    yield ast.unparse(operand)
 
 
 def _added(edit: Edit, names: Collection[str]) -> set[str]:
