@@ -18,9 +18,9 @@ each additional student costs.
 
     python -m benchmarks.classroom --repairs [--students 100] [--jobs 2]
 
-grades wrong answers from ``benchmarks/mistakes``, one per student, with and without the search for
-repairs. It shows how much of the throughput the search costs. It grades each class three times and
-takes the median.
+grades wrong answers from ``benchmarks/mistakes/answers``, one per student, with and without the
+search for repairs. It shows how much of the throughput the search costs. It grades each class three
+times and takes the median.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def repairs(students: int, jobs: int) -> None:
 
 def _mistakes_in(homework: Path, students: int) -> list[str]:
     """Hand in one wrong answer per student. Return the ids of their exercises."""
-    answers = [it for it in mistakes() if "\nEXERCISE = " in it.text]
+    answers = [it for it in mistakes() if it.subject.startswith("answers/")]
     step = max(1, len(answers) // students)
     answered = []
     for number, mistake in enumerate(answers[::step][:students]):

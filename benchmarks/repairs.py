@@ -2,16 +2,17 @@
 
     python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
 
-It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the rules. Each one is
-either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
-the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
-This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
-from another seed. "Wrong" counts the repairs that fail it. "Clue" counts the mistakes for which the
-search finds the step of ``forward`` that ``backward`` differentiates incorrectly, or the expression
-of ``backward`` whose value is wrong. The times are search times.
+It takes the mistakes in ``benchmarks/mistakes``. ``answers`` contains wrong answers to exercises,
+for ``grade``, and ``functions`` contains other Functions, for ``diagnose``. Each file is by one
+author, who had not seen the rules. We added edits and causes for mistakes that were not found at
+first, so no file is an independent sample any more.
 
-The search was first developed on all files except for those named ``held_out``, which were written
-afterwards. Later, edits were added for mistakes in these files as well, so none of them is unseen.
+"Line" counts the repairs that change a wrong line. "Right" counts the repairs that pass an
+independent check. This check is gradcheck on new random inputs with the author's reference, or the
+grader on inputs from another seed. "Wrong" counts the repairs that fail it. "Clue" counts the
+mistakes for which the search finds the step of ``forward`` that ``backward`` differentiates
+incorrectly, or the expression of ``backward`` whose value is wrong. The times are search times.
+
 In each file, every cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and
 after the repair. ``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an
 exercise, ``inputs`` and ``reference`` are the arguments of ``diagnose``.
@@ -70,10 +71,10 @@ class Mistake:
 
 def mistakes() -> Iterator[Mistake]:
     """Yield all mistakes, in the order of their files."""
-    for path in sorted(FOLDER.glob("*.py")):
+    for path in sorted(FOLDER.glob("*/*.py")):
         for cell in path.read_text(encoding="utf-8").split(HEAD)[1:]:
             name, _, text = cell.partition("\n")
-            yield Mistake(path.stem, name.strip(), text)
+            yield Mistake(f"{path.parent.name}/{path.stem}", name.strip(), text)
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ def main() -> None:
         "largest, s",
     )
     subjects = [*dict.fromkeys(it.mistake.subject for it in outcomes)]
-    for subject in [*subjects, "held_out", ""]:
+    for subject in [*subjects, "answers/", "functions/", ""]:
         rows = [it for it in outcomes if it.mistake.subject.startswith(subject)]
         if not rows:
             continue
@@ -283,7 +284,7 @@ def main() -> None:
         )
         judged = sum(it.right is True for it in rows), sum(it.right is False for it in rows)
         times = f"{statistics.median(seconds):.2f}", f"{max(seconds):.2f}"
-        table.add_row(subject or "all", *map(str, (*counts, *judged)), *times)
+        table.add_row(subject.strip("/") or "all", *map(str, (*counts, *judged)), *times)
     Console().print(table)
     for it in outcomes:
         if it.right is False:
