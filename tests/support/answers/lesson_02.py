@@ -93,6 +93,23 @@ class LeakyWithMask(Function):
         return g * positive + ctx.slope * g * ~positive, None
 
 
+class LeakyWithFactor(Function):
+    """Multiplies by a factor. If x has no dims, PyTorch gives this factor the default dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, slope: float) -> Any:
+        ctx.mark_dirty(x)
+        x.mul_(torch.where(x > 0, 1.0, slope))
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return torch.where(y > 0, g, ctx.slope * g), None
+
+
 class SortByInverse(Function):
     """Gathers with the inverse permutation, which is the same as scattering."""
 
@@ -131,6 +148,7 @@ ALSO_RIGHT = {
     "strided gain by setup_context": ("strided-gain", StridedGainInTwoParts),
     "strided gain times one": ("strided-gain", StridedGainSavingInForwardOnly),
     "leaky relu in place with a mask": ("leaky-relu-in-place", LeakyWithMask),
+    "leaky relu in place with a factor": ("leaky-relu-in-place", LeakyWithFactor),
     "leaky relu in place of the package": ("leaky-relu-in-place", functions.LeakyReLUInPlace),
     "sort by the inverse permutation": ("sort-with-indices", SortByInverse),
     "sort of the package": ("sort-with-indices", functions.Sort),
