@@ -31,6 +31,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -64,9 +65,10 @@ class Mistake:
         folder = Path(tempfile.mkdtemp(prefix="mistake-"))
         path = folder / f"{self.name}.py"
         path.write_text("".join(lines) or self.text, encoding="utf-8")
-        scope: dict[str, Any] = {"__name__": self.name}
-        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), scope)
-        return scope
+        module = ModuleType(self.name.replace("-", "_"))
+        sys.modules[module.__name__] = module  # torch.compile looks for it
+        exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), vars(module))
+        return vars(module)
 
 
 def mistakes() -> Iterator[Mistake]:

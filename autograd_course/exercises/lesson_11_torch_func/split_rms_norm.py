@@ -29,6 +29,13 @@ def normed(rng: torch.Generator, *shape: int, eps: float = 1e-5) -> tuple[Tensor
     return normal(rng, *shape), 1 + 0.3 * normal(rng, shape[-1]), eps
 
 
+def with_a_dead_column(rng: torch.Generator) -> tuple[Tensor, Tensor, float]:
+    """Return inputs of which one weight is 0, so the output does not tell ``x`` there."""
+    x, weight, eps = normed(rng, 3, 4)
+    weight[1] = 0
+    return x, weight, eps
+
+
 def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return the same two tensors, but keep the gradient of ``rstd``."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
@@ -47,6 +54,7 @@ EXERCISE = FunctionExercise(
         "a batch of 3 rows": lambda rng: normed(rng, 3, 5),
         "three dims, one of length 1": lambda rng: normed(rng, 2, 1, 4),
         "a single row": lambda rng: normed(rng, 4),
+        "a weight of 0 among the weights": with_a_dead_column,
         "a large eps": lambda rng: normed(rng, 2, 3, eps=0.5),
     },
     gradient_suspects={

@@ -27,6 +27,7 @@ def ship(model: nn.Module, example: Tensor) -> None:
 
 
 OTHERS = (5, 1, 12)  # batch sizes that differ from the example's
+MANY = 100_000  # a batch larger than any bound that somebody would choose
 
 
 def droppable() -> nn.Module:
@@ -44,6 +45,11 @@ def takes_any_batch(ship: Callable[[nn.Module, Tensor], Any]) -> Verdict | None:
     for size in OTHERS:
         if verdict := refused(shipped, batch(size)):
             return verdict
+    if refused(shipped, batch(MANY)):
+        return wrong(
+            f"the loaded program takes small batches, but it raises an error for {MANY:,} rows. "
+            "Does your torch.export.Dim have a max? Leave it out."
+        )
     return _predicts(shipped) or _left_alone(net)
 
 

@@ -50,6 +50,11 @@ def _explained(came: float, strength: float) -> str:
         return " The minus sign is missing."
     if came == 1:
         return " The gradient passes unchanged. Only a part -strength · x may carry it."
+    if came == round(1 - strength, 6):
+        return (
+            " One part carries -strength times grad_output, and another part carries it once more, "
+            "unchanged."
+        )
     if came == -1:
         return " The factor strength is missing."
     return ""

@@ -56,6 +56,18 @@ class RMSRecomputed(RMSNorm):
         return rms_backward(ctx, g, _)
 
 
+def rms_saves_the_output(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*output, inputs[1])
+
+
+def rms_from_the_output(ctx: Any, g: Any, _: Any) -> Any:
+    y, rstd, weight = ctx.saved_tensors
+    normed, scaled = y / weight, g * weight
+    grad_x = rstd * (scaled - normed * (scaled * normed).mean(-1, keepdim=True))
+    return grad_x, (g * normed).reshape(-1, len(weight)).sum(0), None
+
+
 class RMSCombined(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
@@ -477,6 +489,12 @@ WRONG = [
     Wrong("predict-vmap-elements", "dim 0, not dim 2", "vmap hides dim 2", [15, 15, 3, 60]),
     Wrong("predict-vmap-elements", "one vmap of two", "Each of the two", [15, 20, 15, 60]),
     Wrong("predict-vmap-elements", "a generated rule", "the whole tensor", [15, 20, 3, 15]),
+    Wrong(
+        "split-rms-norm",
+        "the normalized x from the output",
+        "non-finite",
+        spoiled(RMSNorm, setup_context=rms_saves_the_output, backward=rms_from_the_output),
+    ),
     Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSCombined),
     Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
     Wrong(

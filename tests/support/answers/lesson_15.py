@@ -49,6 +49,14 @@ def ships_in_the_modes_of_its_layers(model: Any, example: Any) -> Any:
             layer.training = training
 
 
+def ships_for_at_most(most: int) -> Any:
+    def ship(model: Any, example: Any) -> Any:
+        shapes = ({0: Dim("batch", max=most)},)
+        return torch.export.export(copy.deepcopy(model).eval(), (example,), dynamic_shapes=shapes)
+
+    return ship
+
+
 def ships_for_eight(model: Any, example: Any) -> Any:
     return torch.export.export(copy.deepcopy(model).eval(), (example,))
 
@@ -263,6 +271,7 @@ ALSO_RIGHT = {
 WRONG = [
     Wrong("any-batch", "its own mode", "the mode of each module", ships_in_its_own_mode),
     Wrong("any-batch", "for the example's size", "an error for a batch of 5", ships_for_eight),
+    Wrong("any-batch", "for at most 1,000", "Does your torch.export.Dim", ships_for_at_most(1000)),
     Wrong("any-batch", "in training mode", "the dropout is on", ships_in_training),
     Wrong("any-batch", "no_grad for eval", "the dropout is on", ships_without_grad),
     Wrong("any-batch", "leaves eval on", "was in training mode", ships_and_leaves_eval),
@@ -290,6 +299,11 @@ WRONG = [
             ("the sign in the value", "The result is strength", lambda x, strength: strength * x),
             ("x less", "what the other part subtracts", lambda x, strength: x - strength * x),
             ("x more", "The result is x +", lambda x, strength: x + strength * x),
+            (
+                "x carries a gradient, too",
+                "another part carries it once more",
+                lambda x, strength: x + strength * (x.detach() - x),
+            ),
             (
                 "no strength",
                 "The factor strength is missing",

@@ -175,6 +175,12 @@ def rounding_straight_through(weight: Any) -> Any:
     return scales_of(weight) * straight_through(levels, levels.round()).clamp(-128, 127)
 
 
+def clamped_last(weight: Any) -> Any:
+    scales = scales_of(weight).detach()
+    levels = weight / scales
+    return scales * straight_through(levels, levels.round()).clamp(-128, 127)
+
+
 class EightBits(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Any) -> Any:
@@ -208,6 +214,7 @@ WRONG_BITS = [
     wrong_bits("no gradient", "is zero everywhere", without_surrogate),
     wrong_bits("through the scales", "unchanged", through_the_scales),
     wrong_bits("only the rounding", "skips only the rounding", rounding_straight_through),
+    wrong_bits("not the clamp", "that the clamp cuts off", clamped_last),
     wrong_bits("a Function", "after torch.export", EightBits.apply),
 ]
 
