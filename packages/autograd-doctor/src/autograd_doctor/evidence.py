@@ -162,6 +162,7 @@ class Comparison:
     results, and ``floor`` is the rounding error that remains when terms cancel. If the second call
     raised, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
     ``line`` is the line of user code at which the two calls start to differ, if it is known.
+    ``iterator`` is an attribute of ``ctx`` that the first of two backward passes used up.
     """
 
     kind: str
@@ -174,6 +175,7 @@ class Comparison:
     stage: str = ""
     floor: float = 0.0
     line: str = ""
+    iterator: str = ""
 
 
 @dataclass(frozen=True)

@@ -327,7 +327,7 @@ class _Constants:
         self.found: list[_Constant] = [
             k
             for k, (one, other) in enumerate(zip(saved, moved, strict=True))
-            if not one.requires_grad and _differ(one, other)
+            if _differ(one, other)
         ]
         self.found += [
             name
@@ -385,13 +385,22 @@ def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
 def _differ(one: Any, other: Any) -> bool:
     """Whether two values have the same structure but differ in a number or an untracked tensor."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
-        alike = is_float(one) and one.shape == other.shape and not one.requires_grad
+        alike = is_float(one) and one.shape == other.shape and not _has_graph(one)
         return alike and not torch.equal(one, other)
     if isinstance(one, float) and isinstance(other, float):
         return one != other
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and any(map(_differ, one, other))
     return False
+
+
+def _has_graph(value: Tensor) -> bool:
+    """Whether autograd tracks a tensor. It does not track a view of an output, made in forward,
+    although the view's ``requires_grad`` is True.
+    """
+    base = value._base
+    is_cut = base is not None and base.grad_fn is not None and value.grad_fn is None
+    return value.requires_grad and not is_cut
 
 
 def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:

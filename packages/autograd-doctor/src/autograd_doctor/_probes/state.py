@@ -100,7 +100,8 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     actual = both_ways(session, second.grad_outputs, between=go_through)
     found = _backward_twin(evidence, actual)
     if not agrees(found):
-        found = replace(found, line=_parting_line(session, second.grad_outputs))
+        line, iterator = _parting_line(session, second.grad_outputs), _iterator(session)
+        found = replace(found, line=line, iterator=iterator)
     return replace(
         evidence,
         variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
@@ -117,6 +118,14 @@ def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> st
         gradients(run, copies(grad_outputs), retain_graph=True)
 
     return line_that_differs(backward, backward)
+
+
+def _iterator(session: Session) -> str:
+    """Return an attribute of ``ctx`` that holds an iterator, or ``""`` if there is none."""
+    run = attempt(session.run)
+    nodes = () if isinstance(run, Failure) else custom_nodes(run.tensors, depth=1)
+    held = ((name, value) for node in nodes for name, value in vars(node).items())
+    return next((f"ctx.{name}" for name, value in held if isinstance(value, Iterator)), "")
 
 
 def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:

@@ -102,7 +102,15 @@ def not_reentrant(evidence: Evidence) -> Match | None:
                 raised(failure),
                 severity="warning",
             )
+        if comparison.iterator and (found := describe_disagreement(comparison)):
+            return replace(found, hint=_USED_UP.format(comparison.iterator))
     return disagreement(evidence, "second backward")
+
+
+_USED_UP = (
+    "`{}` is an iterator. The first pass has used it up, and the second one gets nothing from it. "
+    "Store a list."
+)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -364,6 +364,17 @@ class Scaling(nn.Module):
         return product(lambda x, y, a, b: y * a + x * b).apply(x, self.scale.expand_as(x)).sum(-1)
 
 
+def saves_a_view(ctx: Any, x: Tensor) -> Tensor:
+    y = x.logsumexp(-1)
+    ctx.save_for_backward(x, y[:, None])
+    return y
+
+
+def from_a_view(ctx: Any, g: Tensor) -> Tensor:
+    x, y = ctx.saved_tensors
+    return g[:, None] * (x - y).exp()
+
+
 WITNESSES = [
     Case("silent-double-backward", "log-sum-exp saves its softmax",
          keeping(lambda x: x.softmax(-1), lambda x, p: x.logsumexp(-1), lambda x, p, g: g[:, None] * p), (X,)),
@@ -372,6 +383,8 @@ WITNESSES = [
     Case("silent-double-backward", "a recomputation on detached inputs", saving(mlp, on_detached_inputs), (X, W)),
     Case("silent-double-backward", "what is saved is equal to an output, but is not one",
          raw(polar, polar_backward), (X, Y)),
+    Case("silent-double-backward", "a view of an output is saved",
+         raw(saves_a_view, from_a_view), (X,), ASKED),
     Case("silent-double-backward", "grad_output is detached",
          saving(lambda x: 2 * x, lambda x, g: 2 * g.detach()), (X,)),
     Case("silent-double-backward", "complex, one factor detached",

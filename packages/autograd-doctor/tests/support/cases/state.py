@@ -205,6 +205,12 @@ def remembering(ctx: Any, g: Tensor) -> Tensor:
     return ctx.slope * g
 
 
+def factor_by_factor(ctx: Any, g: Tensor) -> Tensor:
+    for factor in ctx.factors:
+        g = g * factor
+    return g
+
+
 def freeing(ctx: Any, g: Tensor) -> Tensor:
     mask = ctx.__dict__.pop("mask")
     if mask is None:
@@ -433,6 +439,8 @@ WITNESSES = [
              accumulating), (X,)),
     Case("not-reentrant", "a factor divided in place",
          raw(lambda ctx, x: (keep(ctx, rows=len(x), count=1.0), x.mean(0))[1], averaging), (X,)),
+    Case("not-reentrant", "an iterator that is read to its end",
+         raw(lambda ctx, x: (keep(ctx, factors=iter((2.0, 3.0))), 6 * x)[1], factor_by_factor), (X,)),
     Case("not-reentrant", "what the first backward has taken away",
          raw(lambda ctx, x: (keep(ctx, mask=2.0), 2 * x)[1], freeing), (X,)),
     Case("tensor-on-ctx", "the input",
