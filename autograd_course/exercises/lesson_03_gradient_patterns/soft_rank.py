@@ -47,7 +47,8 @@ def needs_a_vector(function: type[Function], inputs: tuple[Any, ...]) -> Finding
         "The dims are counted from the first.",
         {},
         "`backward` works for a vector, but not for more dims. The ranks are along the last dim, "
-        "so count every dim from the last one: -1 and -2.",
+        "so count every dim from the last one: -1 and -2. For a matrix product, each row of "
+        "grad_output must be a column of its own: unsqueeze(-1).",
     )
 
 

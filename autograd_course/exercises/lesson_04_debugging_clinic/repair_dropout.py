@@ -9,6 +9,7 @@
    grad_output * kept / (1 - ctx.p).
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,12 +30,18 @@ def dropout(x: Tensor, p: float, seed: int) -> Tensor:
     return x * kept / (1 - p)
 
 
-def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
+def next_draws(x: Tensor, p: float, seed: int, *, scaled: bool = True) -> Tensor:
     """Return the correct values, with a gradient that uses the generator's next mask."""
     generator = torch.Generator(x.device).manual_seed(seed)
     torch.rand(x.shape, generator=generator, device=x.device)
     again = torch.rand(x.shape, generator=generator, device=x.device) >= p
-    passed = x * again / (1 - p)
+    passed = x * again / (1 - p if scaled else 1)
+    return dropout(x.detach(), p, seed) + passed - passed.detach()
+
+
+def same_mask_unscaled(x: Tensor, p: float, seed: int) -> Tensor:
+    """Return the correct values, with a gradient that is not divided by ``1 - p``."""
+    passed = dropout(x, p, seed) * (1 - p)
     return dropout(x.detach(), p, seed) + passed - passed.detach()
 
 
@@ -82,6 +89,11 @@ EXERCISE = FunctionExercise(
     gradient_suspects={
         "This is the mask that the generator draws after the mask of forward. How do you bring "
         "a generator back to its first number?": next_draws,
+        "This is the mask that the generator draws after the mask of forward, and the division by "
+        "1 - p is missing, too.": partial(next_draws, scaled=False),
+        "The mask is right. forward also divides by 1 - p, so backward must do the same.": (
+            same_mask_unscaled
+        ),
         "The generator of backward never gets the seed, so it draws another mask. A new generator "
         "has a seed of its own.": without_the_seed,
     },

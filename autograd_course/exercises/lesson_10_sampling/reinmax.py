@@ -69,6 +69,18 @@ def _sum_with_p(inputs: Any, g: Tensor) -> tuple[Tensor]:
     return (2 * m * (g - (g * p).sum(-1, keepdim=True)) - through_softmax(p, g) / 2,)
 
 
+def _mean_of_slopes(inputs: Any, g: Tensor) -> tuple[Tensor]:
+    p, y = inputs[0].softmax(-1), one_hot_sample(*inputs)
+    at_m = (through_softmax(p, g) + through_softmax(y, g)) / 2
+    return (2 * at_m - through_softmax(p, g) / 2,)
+
+
+def _without_the_noise(inputs: Any, g: Tensor) -> tuple[Tensor]:
+    logits, noise = inputs
+    p, y = logits.softmax(-1), one_hot_sample(logits, 0 * noise)
+    return (2 * through_softmax((p + y) / 2, g) - through_softmax(p, g) / 2,)
+
+
 def _mixed_before(inputs: Any, g: Tensor) -> tuple[Tensor]:
     p = inputs[0].softmax(-1)
     m = (p + one_hot_sample(*inputs)) / 2
@@ -91,6 +103,12 @@ REINMAX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "In J(m)ᵀg, the sum contains p. Each J(q) uses the same q in front and in its sum.": mistaken(
         one_hot_sample, _sum_with_p
     ),
+    "This is the mean of J(p)ᵀg and J(y)ᵀg. J(q)ᵀg contains q twice, so the mean of two slopes is "
+    "not the slope at m. First take the mean of p and y.": mistaken(
+        one_hot_sample, _mean_of_slopes
+    ),
+    "y is not the sample that forward drew. You draw it again, but without the noise. Use the "
+    "output, and save it.": mistaken(one_hot_sample, _without_the_noise),
     "You apply J to 2m - ½p. J(q)ᵀg contains q twice, so apply it to m and to p, and combine the "
     "results.": mistaken(one_hot_sample, _mixed_before),
     "The factors are exchanged: J(m)ᵀg gets the factor 2, and J(p)ᵀg gets -½.": averaged(-0.5, 2),

@@ -197,6 +197,27 @@ CAUSES = [
         "never gets the seed",
     ),
     Wrong(
+        "repair-dropout",
+        "another mask, and not scaled",
+        "gradient-mismatch",
+        changed(
+            "Dropout",
+            (
+                "kept = draw(grad_output, ctx.p, generator)",
+                "draw(grad_output, ctx.p, generator)\nkept = draw(grad_output, ctx.p, generator)",
+            ),
+            ("grad_output * kept / (1 - ctx.p)", "grad_output * kept"),
+        ),
+        "is missing, too",
+    ),
+    Wrong(
+        "repair-dropout",
+        "not scaled",
+        "constant-factor",
+        changed("Dropout", ("grad_output * kept / (1 - ctx.p)", "grad_output * kept")),
+        "The mask is right",
+    ),
+    Wrong(
         "repair-color-table",
         "exchanges the weights",
         "permuted-gradient",

@@ -215,6 +215,23 @@ WRONG = [
     ),
     backward(
         "reinmax",
+        "the mean of two slopes",
+        "gradient-mismatch",
+        lambda ctx, logits, y, g: (
+            (_soft(softmax(logits, -1), g) + _soft(y, g)) - _soft(softmax(logits, -1), g) / 2,
+            None,
+        ),
+        hint="not the slope at m",
+    ),
+    backward(
+        "reinmax",
+        "draws again without the noise",
+        "gradient-mismatch",
+        lambda ctx, logits, y, g: _reinmax(logits, RIGHT["reinmax"].forward(logits, 0 * y), g),
+        hint="but without the noise",
+    ),
+    backward(
+        "reinmax",
         "forgets the slope at p",
         "missing-dependency",
         lambda ctx, logits, y, g: _reinmax(logits, y, g, at_p=0.0),

@@ -1003,6 +1003,21 @@ class Whiten(Function):
         return (grad_output - grad_output.mean(dim=0) - along) / std
 
 
+class Polar(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        r, theta = torch.hypot(x, y), torch.atan2(y, x)
+        ctx.save_for_backward(r, theta)
+        return r, theta
+
+    @staticmethod
+    def backward(ctx: Any, grad_r: Tensor, grad_theta: Tensor) -> tuple[Tensor, ...]:
+        r, theta = ctx.saved_tensors  # noqa: RUF059 - the mistake is to forget `r`
+        c, s = theta.cos(), theta.sin()
+        dr, dtheta = (c, s), (-s, c)
+        return tuple(a * grad_r + b * grad_theta for a, b in zip(dr, dtheta, strict=True))
+
+
 class WeightNorm(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, g: Tensor, v: Tensor) -> Tensor:
@@ -1058,6 +1073,13 @@ MISTAKES += [
         lambda: (draw(5, 3),),
         ["along = y * (grad_output * y).mean(dim=0)"],
         ["along = y * ((grad_output * y).sum(dim=0) / (grad_output.shape[0] - 1))"],
+    ),
+    Mistake(
+        "a factor in a comprehension",
+        Polar,
+        lambda: (draw(3), draw(3, seed=1)),
+        ["return tuple(a * grad_r + b * grad_theta for a, b in zip(dr, dtheta, strict=True))"],
+        ["return tuple(a * grad_r + b * grad_theta / r for a, b in zip(dr, dtheta, strict=True))"],
     ),
     Mistake(
         "two formulas",

@@ -207,6 +207,7 @@ def _right_values(
     some: list[Partial] = []
     of_backward: list[Edit] = []
     paired: Paired = set()
+    repeated = _computed_repeatedly(backward) if backward else set()
 
     first = {kind for _, kind, _, _ in known}
     again = (
@@ -222,7 +223,8 @@ def _right_values(
         for method, edit in _attempts(runner.methods, rule):
             if method is backward and not concerns(edit):
                 continue
-            if runner.sees_values and edit.kind in AS_FORMULAS:
+            once = id(edit.place[0]) not in repeated
+            if runner.sees_values and edit.kind in AS_FORMULAS and once:
                 continue
             if method is backward:
                 of_backward.append(edit)
@@ -271,6 +273,15 @@ def _right_values(
         yield from _with_more_saved(runner, backward, wrong, concerns, latest)
     for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
+
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _computed_repeatedly(method: Method) -> set[int]:
+    """Return the ids of the nodes in comprehensions. Formulas do not replace their values."""
+    inside = (it for it in ast.walk(method.tree) if isinstance(it, COMPREHENSIONS))
+    return {id(node) for each in inside for node in ast.walk(each)}
 
 
 def _with_more_saved(
