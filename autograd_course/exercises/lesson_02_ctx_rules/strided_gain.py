@@ -120,7 +120,7 @@ def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Fi
         "A flag decides about the wrong gradient.",
         {},
         "If only gain requires grad, `backward` returns no gradient for gain. Each flag of "
-        "ctx.needs_input_grad decides about one gradient only. They are in the order of forward.",
+        "ctx.needs_input_grad decides about one gradient. They are in the order of forward.",
     )
 
 

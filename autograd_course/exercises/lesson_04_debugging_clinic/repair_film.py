@@ -44,7 +44,7 @@ def moves_gradients(function: type[Function], inputs: tuple[Any, ...]) -> Findin
                 "The gradient is missing.",
                 {"argument": name},
                 f"If only {name} requires grad, `backward` returns no gradient at all. Each flag "
-                "of ctx.needs_input_grad decides about one gradient only.",
+                "of ctx.needs_input_grad decides about one gradient.",
             )
         if place not in at:
             return found(

@@ -52,8 +52,8 @@ def _explained(came: float, strength: float) -> str:
         return " The gradient passes unchanged. Only a part -strength · x may carry it."
     if came == round(1 - strength, 6):
         return (
-            " One part carries -strength times grad_output, and another part carries it once more, "
-            "unchanged."
+            " One part carries -strength times grad_output, and another part carries grad_output "
+            "itself."
         )
     if came == -1:
         return " The factor strength is missing."

@@ -697,7 +697,7 @@ EDITED = [
         "exchanges the flags",
         "frozen-input",
         ("needs_x, needs_gain, _, _", "needs_gain, needs_x, _, _"),
-        hint="about one gradient only",
+        hint="decides about one gradient",
     ),
     edited(
         "strided-gain",
@@ -708,7 +708,7 @@ EDITED = [
             "grad_x = grad_gain = None\n"
             "        if not needs_x:\n            return None, None, None, None",
         ),
-        hint="about one gradient only",
+        hint="decides about one gradient",
     ),
     edited(
         "strided-gain",

@@ -301,7 +301,7 @@ WRONG = [
             ("x more", "The result is x +", lambda x, strength: x + strength * x),
             (
                 "x carries a gradient, too",
-                "another part carries it once more",
+                "another part carries grad_output itself",
                 lambda x, strength: x + strength * (x.detach() - x),
             ),
             (

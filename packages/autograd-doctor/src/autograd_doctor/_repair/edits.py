@@ -242,10 +242,10 @@ def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
                     found.update(map(ast.unparse, values))
                 case ast.Assign([target], value):
                     assignments.append((target, ast.unparse(value)))
-    for target, value in assignments:
-        if "needs_input_grad" in value:
-            found.update(ast.unparse(it) for it in ast.walk(target) if isinstance(it, ast.Name))
-        elif value in found:
+    for target, text in assignments:
+        if "needs_input_grad" in text:
+            found.update(it.id for it in ast.walk(target) if isinstance(it, ast.Name))
+        elif text in found:
             found.add(ast.unparse(target))
     return found
 
