@@ -1003,6 +1003,21 @@ class Whiten(Function):
         return (grad_output - grad_output.mean(dim=0) - along) / std
 
 
+def running_sum(x: Tensor, reverse: bool) -> Tensor:
+    return x.flip(-1).cumsum(-1).flip(-1) if reverse else x.cumsum(-1)
+
+
+class EitherWay(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, reverse: bool = False) -> Tensor:
+        ctx.reverse = reverse
+        return running_sum(x, reverse)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        return running_sum(grad_output, ctx.reverse), None
+
+
 class Polar(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
@@ -1073,6 +1088,13 @@ MISTAKES += [
         lambda: (draw(5, 3),),
         ["along = y * (grad_output * y).mean(dim=0)"],
         ["along = y * ((grad_output * y).sum(dim=0) / (grad_output.shape[0] - 1))"],
+    ),
+    Mistake(
+        "a flag that has to be the opposite",
+        EitherWay,
+        lambda: (draw(3, 4), False),
+        ["return running_sum(grad_output, ctx.reverse), None"],
+        ["return running_sum(grad_output, not ctx.reverse), None"],
     ),
     Mistake(
         "a factor in a comprehension",

@@ -1404,6 +1404,13 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(f"{ast.unparse(node)} - 1")
 
 
+def opposite_flags(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace a flag with its opposite."""
+    for place, node in _loads(scope):
+        if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.flags:
+            yield place, ast.UnaryOp(ast.Not(), node)
+
+
 def exchanged_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Exchange ``u`` and ``1 - u`` everywhere in a statement."""
     if not scope.mentions("1.*-"):
@@ -1829,6 +1836,7 @@ KINDS = (
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("a condition", 1.3, missing_conditions),
     Kind("another denominator", 1.25, other_denominators),
+    Kind("the opposite flag", 1.1, opposite_flags),
     Kind("one minus, or a power", 1.5, missing_complements),
     Kind("complements exchanged", 1.2, exchanged_complements),
     Kind("a transpose", 1.5, missing_transposes),
@@ -1902,6 +1910,7 @@ SAID = {
     "another selection": "the wrong elements are selected",
     "a gradient or none": "a gradient is None, or the other way around",
     "a magnitude": "an absolute value is missing",
+    "the opposite flag": "a flag has to be replaced by its opposite",
     "one minus, or a power": "a value has to be replaced by one minus it, or by a power of it",
     "a transpose": "a transpose is missing",
     "a saved tensor": "a saved tensor has to be transposed or conjugated",
