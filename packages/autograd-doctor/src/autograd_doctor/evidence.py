@@ -343,12 +343,14 @@ class LostGraph:
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
     ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds the names of
     the values, from the source if possible. ``line`` is the line of source code that causes the
-    problem.
+    problem. If the value is a copy or a view of an input or output, ``copied`` is the name of this
+    input or output.
     """
 
     place: Literal["saved", "attribute", "backward"]
     names: tuple[str, ...]
     line: str = ""
+    copied: str = ""
 
 
 @dataclass(frozen=True)

@@ -370,10 +370,10 @@ def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Com
         found = compare(session, evidence, plain, sliced)
         if found is None or (length == 1 and not agrees(found) and _may_belong(plain, sliced)):
             continue
-        settled = length > 1 or agrees(found)  # an input of length 1 may not belong to the batch
-        if settled or best is None or best[0].failure:
+        certain = length > 1 or agrees(found)  # an input of length 1 may not belong to the batch
+        if certain or best is None or best[0].failure:
             best = found, sliced
-        if settled:
+        if certain:
             break
     if best is not None:
         yield best[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -293,6 +294,8 @@ class _Question:
 # graph, and the source of backward may show where.
 # --------------------------------------------------------------------------------------------------
 
+SAME = "detach|clone|contiguous|squeeze|unsqueeze|view|reshape|flatten|unflatten"
+COPY = re.compile(rf"(\w+)(\.({SAME})\([^()]*\)|\.data|\[[^]]*\bNone\b[^]]*\])$")  # of all elements
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
 
 
@@ -306,7 +309,8 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         constants = _Constants(question, wrong)
         found = constants.explaining(wrong)
         if found:
-            return _named(node, found)
+            has_graph = [it for it in (*question.session.inputs, *run.tensors) if is_float(it)]
+            return _named(node, found, has_graph)
         if constants.found:  # the constants are only part of the cause
             return None
     return _cut(node._forward_cls)
@@ -403,14 +407,19 @@ def _has_graph(value: Tensor) -> bool:
     return value.requires_grad and not is_cut
 
 
-def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
+def _named(node: Any, found: Sequence[_Constant], has_graph: Sequence[Tensor]) -> LostGraph:
     """Return the names that the source of ``forward`` uses for the constants."""
     function = node._forward_cls
     if saved := [it for it in found if isinstance(it, int)]:
         known = saved_arguments(function)
         if known is None or len(known.names) != len(node.saved_tensors):
             return LostGraph("saved", ())
-        return LostGraph("saved", tuple(known.names[place] for place in saved), known.line)
+        names = tuple(known.names[place] for place in saved)
+        copied = COPY.match(names[0]) if len(names) == 1 else None
+        flat = node.saved_tensors[saved[0]].flatten()
+        if copied and any(torch.equal(flat, it.detach().flatten()) for it in has_graph):
+            return LostGraph("saved", names, known.line, copied[1])
+        return LostGraph("saved", names, known.line)
     names = tuple(f"ctx.{name}" for name in found)
     return LostGraph("attribute", names, line_with(function, f"{names[0]} ="))
 

@@ -207,7 +207,6 @@ def _right_values(
     some: list[Partial] = []
     of_backward: list[Edit] = []
     paired: Paired = set()
-    repeated = _computed_repeatedly(backward) if backward else set()
 
     first = {kind for _, kind, _, _ in known}
     again = (
@@ -223,8 +222,7 @@ def _right_values(
         for method, edit in _attempts(runner.methods, rule):
             if method is backward and not concerns(edit):
                 continue
-            once = id(edit.place[0]) not in repeated
-            if runner.sees_values and edit.kind in AS_FORMULAS and once:
+            if runner.sees_values and edit.kind in AS_FORMULAS:
                 continue
             if method is backward:
                 of_backward.append(edit)
@@ -319,7 +317,8 @@ def _with_formulas(
     edits: Sequence[Edit],
     deadline: float,
 ) -> Iterator[Candidate]:
-    """Yield formulas, then pairs of edits with a formula, then likely edits in several places.
+    """Yield formulas, factors in comprehensions, then pairs of edits with a formula, then likely
+    edits in several places.
 
     Formulas that make only some of the gradients correct are appended to ``some``.
     """
@@ -331,7 +330,9 @@ def _with_formulas(
     some += partly
     attempts = _attempts(runner.methods, "", ("a factor",))
     factors = [edit for method, edit in attempts if method is backward and concerns(edit)]
-    for pairs in (_complementary(some, paired), _alike([*edits, *factors])):
+    repeated = _computed_repeatedly(backward)
+    single: Iterable[Together] = ((it,) for it in factors if id(it.place[0]) in repeated)
+    for pairs in (single, _complementary(some, paired), _alike([*edits, *factors])):
         together = _found_together(runner, backward, pairs, wrong, deadline)
         yield from sorted(together, key=lambda it: it.rank)
 

@@ -177,6 +177,8 @@ def _recipe(cause: LostGraph) -> str:
             "Compute with tensors only, and without "
             f"`{cause.names[0]}`, so that autograd can follow `backward`."
         )
+    if cause.copied:
+        return f"Save `{cause.copied}` itself. If you need another shape, change it in `backward`."
     names = " and ".join(quoted(cause.names)) or "the intermediate result"
     return (
         f"Compute {names} in `backward`, using tensor operations on the saved inputs. Or return "
