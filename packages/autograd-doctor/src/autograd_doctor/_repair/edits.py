@@ -305,8 +305,8 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
 def _calculates_with(edit: Edit, flags: Collection[str]) -> bool:
     """Whether an edit adds an operation whose operand is a flag."""
     new = edit.new if isinstance(edit.new, tuple) else (edit.new,)
-    added = {text for node in new for text in _operands(node)} - set(_operands(edit.old))
-    return any(text in flags for text in added)
+    used = {name for node in new for name in _operands(node) if name in flags}
+    return bool(used and used.difference(_operands(edit.old)))
 
 
 def _operands(node: ast.AST) -> Iterator[str]:
@@ -314,8 +314,11 @@ def _operands(node: ast.AST) -> Iterator[str]:
     for operation in ast.walk(node):
         if isinstance(operation, ast.BinOp):
             for operand in (operation.left, operation.right):
-                if isinstance(operand, ast.Name | ast.Attribute):
-                    yield ast.unparse(operand)
+                match operand:
+                    case ast.Name(name):
+                        yield name
+                    case ast.Attribute(ast.Name(name), attribute):
+                        yield f"{name}.{attribute}"
 
 
 def _added(edit: Edit, names: Collection[str]) -> set[str]:
