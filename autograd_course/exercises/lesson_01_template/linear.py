@@ -29,23 +29,27 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
+# The shape of x, and the wrong shape of the gradient of two biases.
+WRONG_SUMS = {
+    ((4, 3), ()): "For a batch, the gradient of the bias is a single number, so it was summed over "
+    "all dims. The bias has one number for each output feature. Sum only over the rows.",
+    ((4, 3), (4,)): "For a batch, the gradient of the bias has one number for each row, so it was "
+    "summed over the output features. The bias has one number for each feature. Sum over the rows.",
+    (
+        (3,),
+        (),
+    ): "Without leading dimensions, the gradient of the bias is a single number. PyTorch's "
+    "sum runs over all dims if it gets an empty list of dims. Then there is nothing to add up.",
+}
+
+
 def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of the bias that is summed over the features of a batch."""
-    x, weight, bias = (torch.ones(shape, dtype=torch.float64) for shape in ((4, 3), (2, 3), (2,)))
-    shape = tuple(returned_by(function, (x, weight, bias))[2].shape)
-    if shape == ():
-        hint = (
-            "For a batch, the gradient of the bias is a single number, so it was summed over all "
-            "dims. The bias has one number for each output feature. Sum only over the rows."
-        )
-    elif shape == (4,):
-        hint = (
-            "For a batch, the gradient of the bias has one number for each row, so it was summed "
-            "over the output features. The bias has one number for each feature. Sum over the rows."
-        )
-    else:
-        return None
-    return found("gradient-shape", "The gradient of the bias has the wrong dims.", {}, hint)
+    """Find a gradient of the bias that is summed over all dims, or over the features."""
+    for (shape, wrong), hint in WRONG_SUMS.items():
+        given = (torch.ones(it, dtype=torch.float64) for it in (shape, (2, 3), (2,)))
+        if returned_by(function, tuple(given))[2].shape == wrong:
+            return found("gradient-shape", "The gradient of the bias has the wrong dims.", {}, hint)
+    return None
 
 
 def multiplies_by_weight(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -97,20 +101,6 @@ def of_weight(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]
     return returning(linear, backward)
 
 
-def sums_over_no_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of the bias that is summed over all dims, because no dims were named."""
-    x, weight, bias = (torch.ones(shape, dtype=torch.float64) for shape in ((3,), (2, 3), (2,)))
-    if returned_by(function, (x, weight, bias))[2].shape != ():
-        return None
-    return found(
-        "gradient-shape",
-        "The gradient of the bias is a single number.",
-        {},
-        "Without leading dimensions, the gradient of the bias is a single number. PyTorch's sum "
-        "runs over all dims if it gets an empty list of dims. Then there is nothing to add up.",
-    )
-
-
 EXERCISE = FunctionExercise(
     answer="Linear",
     points=3,
@@ -150,7 +140,6 @@ EXERCISE = FunctionExercise(
     checks=CONDUCT,
     causes=(
         sums_the_wrong_dims,
-        sums_over_no_dims,
         multiplies_by_weight,
         transposes_for_x,
     ),

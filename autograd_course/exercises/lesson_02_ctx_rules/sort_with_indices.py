@@ -16,9 +16,9 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most
 from autograd_course.grader.checks.calling import applied, found, node
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returning
@@ -60,18 +60,12 @@ def marks_the_values(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     )
 
 
-def indexes_dim_0(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error for a matrix, but not for a vector."""
-    vector = torch.tensor([2.0, 3.0, 1.0], dtype=torch.float64)
-    if inputs[0].ndim < 2 or run_backward(function, (vector,)) is not None:
-        return None
-    return found(
-        "backward-raises",
-        "The indices count along the last dim.",
-        {},
-        "`backward` works for a vector, but not for a matrix. The indices count along the last "
-        "dim. An index in brackets, as in grad[indices], takes or sets whole rows of dim 0.",
-    )
+indexes_dim_0 = raises_except_for(
+    lambda x, descending=False: (x.new_tensor([2.0, 3.0, 1.0]),) if x.ndim > 1 else None,
+    "The indices count along the last dim.",
+    "`backward` works for a vector, but not for a matrix. The indices count along the last dim. An "
+    "index in brackets, as in grad[indices], takes or sets whole rows of dim 0.",
+)
 
 
 def flips_only_the_values(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:

@@ -20,9 +20,9 @@ from torch import Generator, Tensor
 from torch.autograd import Function
 
 from autograd_course.calls import as_tuple
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_tensor_on_ctx
 from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returned_by, returning
@@ -93,18 +93,12 @@ def without_evaluation(
     return spread(x, g * gain, stride), g * x[..., ::stride]
 
 
-def takes_the_other_length(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error only for a stride greater than 1."""
-    x, _, stride, training = inputs
-    if stride == 1 or run_backward(function, (x, x.clone(), 1, training)) is not None:
-        return None
-    return found(
-        "backward-raises",
-        "x is longer than the output.",
-        {},
-        "`backward` works for stride 1. With a longer stride, x is longer than grad_output. "
-        "Compare the lengths of the tensors in this line with both of them.",
-    )
+takes_the_other_length = raises_except_for(
+    lambda x, gain, stride, training: (x, x.clone(), 1, training) if stride > 1 else None,
+    "x is longer than the output.",
+    "`backward` works for stride 1. With a longer stride, x is longer than grad_output. Compare "
+    "the lengths of the tensors in this line with both of them.",
+)
 
 
 def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

@@ -18,9 +18,9 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returned_by, returning
@@ -59,17 +59,14 @@ def of_regrouped_rows(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
 
 def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Return a finding if backward raises an error unless the index has one dim."""
-    table, index = inputs
-    if index.ndim == 1 or run_backward(function, (table, index.reshape(-1))) is not None:
-        return None
-    dims = "no dims" if index.ndim == 0 else f"{index.ndim} dims"
-    return found(
-        "backward-raises",
+    dims = f"{inputs[1].ndim} dims" if inputs[1].ndim else "no dims"
+    check = raises_except_for(
+        lambda table, index: (table, index.reshape(-1)) if index.ndim != 1 else None,
         "The index has one dim.",
-        {},
         f"`backward` works for an index with one dim. This index has {dims}. Flatten it to one "
         "dim, and the leading dims of grad_output, too.",
     )
+    return check(function, inputs)
 
 
 def has_other_rows(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

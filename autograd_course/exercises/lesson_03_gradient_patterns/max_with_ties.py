@@ -15,9 +15,9 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, ties_as
 from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returned_by, returning
@@ -86,18 +86,12 @@ def returns_a_pair(function: type[Function], inputs: tuple[Any, ...]) -> Finding
     )
 
 
-def needs_keepdim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error only if the dim is not kept."""
-    x, dim, *keepdim = inputs
-    if any(keepdim) or run_backward(function, (x, dim, True)) is not None:
-        return None
-    return found(
-        "backward-raises",
-        "The dim is missing.",
-        {},
-        "`backward` works with keepdim=True. Without it, the output and grad_output lack this dim. "
-        "Both need it before they meet x.",
-    )
+needs_keepdim = raises_except_for(
+    lambda x, dim, keepdim=False: None if keepdim else (x, dim, True),
+    "The dim is missing.",
+    "`backward` works with keepdim=True. Without it, the output and grad_output lack this dim. "
+    "Both need it before they meet x.",
+)
 
 
 def has_a_second_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

@@ -10,16 +10,11 @@
    for τ.
 """
 
-from typing import Any
-
 import torch
-from autograd_doctor import Finding
 from torch import Tensor
-from torch.autograd import Function
 
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT, keeps_at_most
-from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returning
@@ -37,19 +32,13 @@ def with_all_gradients(x: Tensor, tau: float, g: Tensor) -> Tensor:
     return g * slope.sum(-1) - g.sum(-1, keepdim=True) * slope.sum(-2)
 
 
-def needs_a_vector(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error for a matrix, but not for a vector."""
-    x, tau = inputs
-    if x.ndim < 2 or run_backward(function, (x.reshape(-1), tau)) is not None:
-        return None
-    return found(
-        "backward-raises",
-        "The dims are counted from the first.",
-        {},
-        "`backward` works for a vector, but not for more dims. The ranks are along the last dim, "
-        "so count every dim from the last one: -1 and -2. For a matrix product, each row of "
-        "grad_output must be a column of its own: unsqueeze(-1).",
-    )
+needs_a_vector = raises_except_for(
+    lambda x, tau: (x.reshape(-1), tau) if x.ndim > 1 else None,
+    "The dims are counted from the first.",
+    "`backward` works for a vector, but not for more dims. The ranks are along the last dim, so "
+    "count every dim from the last one: -1 and -2. For a matrix product, each row of grad_output "
+    "must be a column of its own: unsqueeze(-1).",
+)
 
 
 EXERCISE = FunctionExercise(

@@ -8,15 +8,10 @@
    target is its negative.
 """
 
-from typing import Any
-
-from autograd_doctor import Finding
 from torch import Tensor
-from torch.autograd import Function
 
-from autograd_course.execution import run_backward
 from autograd_course.grader.checks import CONDUCT
-from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 
@@ -26,18 +21,12 @@ def distance(x: Tensor, target: Tensor) -> Tensor:
     return (x - target).square().sum(-1) / 2
 
 
-def needs_a_matrix(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error only because there are two leading dims."""
-    rows = tuple(each.reshape(-1, each.shape[-1]) for each in inputs)
-    if inputs[0].ndim < 3 or run_backward(function, rows) is not None:
-        return None
-    return found(
-        "backward-raises",
-        "There are two leading dims.",
-        {},
-        "`backward` works for a matrix. Here x has two leading dims, and so does grad_output. Add "
-        "the missing dim at the end, and leave the leading dims as they are.",
-    )
+needs_a_matrix = raises_except_for(
+    lambda x, target: (x.flatten(0, -2), target.flatten(0, -2)) if x.ndim > 2 else None,
+    "There are two leading dims.",
+    "`backward` works for a matrix. Here x has two leading dims, and so does grad_output. Add the "
+    "missing dim at the end, and leave the leading dims as they are.",
+)
 
 
 EXERCISE = FunctionExercise(

@@ -9,7 +9,7 @@
    grad_output * kept / (1 - ctx.p).
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,35 +21,43 @@ from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, backward, found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.suspecting import returning
 
 
 def dropout(x: Tensor, p: float, seed: int) -> Tensor:
     """Return ``x / (1 - p)`` where the mask drawn from the seed keeps ``x``, and 0 elsewhere."""
-    generator = torch.Generator(x.device).manual_seed(seed)
-    kept = torch.rand(x.shape, generator=generator, device=x.device) >= p
+    kept = torch.rand(x.shape, generator=seeded(x, seed), device=x.device) >= p
     return x * kept / (1 - p)
 
 
-def next_draws(x: Tensor, p: float, seed: int, *, scaled: bool = True) -> Tensor:
-    """Return the correct values, with a gradient that uses the generator's next mask."""
-    generator = torch.Generator(x.device).manual_seed(seed)
+def passing(generator_of: Callable[[Tensor, int], torch.Generator], *, scaled: bool) -> Any:
+    """Return a dropout whose backward draws its mask from another generator.
+
+    If ``scaled`` is False, backward does not divide by ``1 - p``.
+    """
+
+    def backward(x: Tensor, p: float, seed: int, g: Tensor) -> Tensor:
+        kept = torch.rand(x.shape, generator=generator_of(x, seed), device=x.device) >= p
+        return g * kept / (1 - p if scaled else 1)
+
+    return returning(dropout, backward)
+
+
+def seeded(x: Tensor, seed: int) -> torch.Generator:
+    """Return the generator of forward."""
+    return torch.Generator(x.device).manual_seed(seed)
+
+
+def after_forward(x: Tensor, seed: int) -> torch.Generator:
+    """Return the generator of forward after it has drawn the mask."""
+    generator = seeded(x, seed)
     torch.rand(x.shape, generator=generator, device=x.device)
-    again = torch.rand(x.shape, generator=generator, device=x.device) >= p
-    passed = x * again / (1 - p if scaled else 1)
-    return dropout(x.detach(), p, seed) + passed - passed.detach()
+    return generator
 
 
-def same_mask_unscaled(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return the correct values, with a gradient that is not divided by ``1 - p``."""
-    passed = dropout(x, p, seed) * (1 - p)
-    return dropout(x.detach(), p, seed) + passed - passed.detach()
-
-
-def without_the_seed(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return the correct values, with a gradient whose generator never gets the seed."""
-    kept = torch.rand(x.shape, generator=torch.Generator(x.device), device=x.device) >= p
-    passed = x * kept / (1 - p)
-    return dropout(x.detach(), p, seed) + passed - passed.detach()
+def unseeded(x: Tensor, seed: int) -> torch.Generator:
+    """Return a generator that never gets the seed."""
+    return torch.Generator(x.device)
 
 
 def leaves_the_generator(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -88,14 +96,14 @@ EXERCISE = FunctionExercise(
     },
     gradient_suspects={
         "This is the mask that the generator draws after the mask of forward. How do you bring "
-        "a generator back to its first number?": next_draws,
+        "a generator back to its first number?": passing(after_forward, scaled=True),
         "This is the mask that the generator draws after the mask of forward, and the division by "
-        "1 - p is missing, too.": partial(next_draws, scaled=False),
+        "1 - p is missing, too.": passing(after_forward, scaled=False),
         "The mask is right. forward also divides by 1 - p, so backward must do the same.": (
-            same_mask_unscaled
+            passing(seeded, scaled=False)
         ),
         "The generator of backward never gets the seed, so it draws another mask. A new generator "
-        "has a seed of its own.": without_the_seed,
+        "has a seed of its own.": passing(unseeded, scaled=True),
     },
     checks=(*CONDUCT, leaves_the_generator),
     modeled_on="guided-diffusion #167: a checkpoint recomputed dropout with a new mask",

@@ -98,18 +98,22 @@ ONLY_CLAMPED = (
 )
 
 
-def straight_through_rounding(weight: Tensor) -> Tensor:
-    """Quantize the weight, with a gradient that skips only the rounding."""
-    levels = weight / _scales(weight)
-    levels = levels + (levels.round() - levels).detach()
-    return _scales(weight) * levels.clamp(-128, 127)
+def rounding_straight_through(scales_of: Routine) -> Routine:
+    """Return a quantization whose gradient skips the rounding, but not the clamp or the scales."""
+
+    def quantized(weight: Tensor) -> Tensor:
+        scales = scales_of(weight)
+        levels = weight / scales
+        levels = levels + (levels.round() - levels).detach()
+        return scales * levels.clamp(-128, 127)
+
+    return quantized
 
 
-def clamped_last(weight: Tensor) -> Tensor:
-    """Quantize the weight, with a gradient that skips everything but the clamp."""
-    scales = _scales(weight).detach()
-    levels = weight / scales
-    return scales * (levels + (levels.round() - levels).detach()).clamp(-128, 127)
+PARTLY = {
+    ONLY_ROUNDING: rounding_straight_through(_scales),
+    ONLY_CLAMPED: rounding_straight_through(lambda weight: _scales(weight).detach()),
+}
 
 
 def _largest(weight: Tensor) -> Tensor:
@@ -168,15 +172,12 @@ def trains(routine: Routine) -> Verdict | None:
     net = trainable(routine)
     asked = _gradient(trainable(lambda weight: 1 * weight))
     if said := _off(gradient := _gradient(net), asked):
-        reasons = {straight_through_rounding: ONLY_ROUNDING, clamped_last: ONLY_CLAMPED}
-        also = next(
-            (
-                reason
-                for quantize, reason in reasons.items()
-                if torch.allclose(gradient, _gradient(trainable(quantize)))
-            ),
-            "",
+        partly = (
+            reason
+            for reason, routine in PARTLY.items()
+            if torch.allclose(gradient, _gradient(trainable(routine)))
         )
+        also = next(partly, "")
         return wrong(f"the values are right, but the gradient of the weight {said}.{also}")
     if said := _off(_gradient(exported(net, batch(EXAMPLE))), asked):
         return wrong(

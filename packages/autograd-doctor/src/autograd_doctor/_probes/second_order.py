@@ -294,8 +294,9 @@ class _Question:
 # graph, and the source of backward may show where.
 # --------------------------------------------------------------------------------------------------
 
+# The code of a copy or a view of a whole tensor
 SAME = "detach|clone|contiguous|squeeze|unsqueeze|view|reshape|flatten|unflatten"
-COPY = re.compile(rf"(\w+)(\.({SAME})\([^()]*\)|\.data|\[[^]]*\bNone\b[^]]*\])$")  # of all elements
+COPY = re.compile(rf"(\w+)(\.({SAME})\([^()]*\)|\.data|\[[^]]*\bNone\b[^]]*\])$")
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
 
 
@@ -309,8 +310,8 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         constants = _Constants(question, wrong)
         found = constants.explaining(wrong)
         if found:
-            has_graph = [it for it in (*question.session.inputs, *run.tensors) if is_float(it)]
-            return _named(node, found, has_graph)
+            tracked = [it for it in (*question.session.inputs, *run.tensors) if is_float(it)]
+            return _named(node, found, tracked)
         if constants.found:  # the constants are only part of the cause
             return None
     return _cut(node._forward_cls)
@@ -399,15 +400,17 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _has_graph(value: Tensor) -> bool:
-    """Whether autograd tracks a tensor. It does not track a view of an output, made in forward,
-    although the view's ``requires_grad`` is True.
+    """Whether autograd tracks a tensor.
+
+    If forward makes a view of an output, ``requires_grad`` of the view becomes True, but autograd
+    does not track the view.
     """
     base = value._base
     is_cut = base is not None and base.grad_fn is not None and value.grad_fn is None
     return value.requires_grad and not is_cut
 
 
-def _named(node: Any, found: Sequence[_Constant], has_graph: Sequence[Tensor]) -> LostGraph:
+def _named(node: Any, found: Sequence[_Constant], tracked: Sequence[Tensor]) -> LostGraph:
     """Return the names that the source of ``forward`` uses for the constants."""
     function = node._forward_cls
     if saved := [it for it in found if isinstance(it, int)]:
@@ -417,7 +420,7 @@ def _named(node: Any, found: Sequence[_Constant], has_graph: Sequence[Tensor]) -
         names = tuple(known.names[place] for place in saved)
         copied = COPY.match(names[0]) if len(names) == 1 else None
         flat = node.saved_tensors[saved[0]].flatten()
-        if copied and any(torch.equal(flat, it.detach().flatten()) for it in has_graph):
+        if copied and any(torch.equal(flat, it.detach().flatten()) for it in tracked):
             return LostGraph("saved", names, known.line, copied[1])
         return LostGraph("saved", names, known.line)
     names = tuple(f"ctx.{name}" for name in found)

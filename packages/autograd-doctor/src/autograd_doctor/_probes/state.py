@@ -100,19 +100,19 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     actual = both_ways(session, second.grad_outputs, between=go_through)
     found = _backward_twin(evidence, actual)
     if not agrees(found):
-        line, iterator = _parting_line(session, second.grad_outputs), _iterator(session)
-        found = replace(found, line=line, iterator=iterator)
+        run = attempt(session.run)
+        if not isinstance(run, Failure):
+            # The line comes second: its passes may leave a graph that nobody can read anymore.
+            iterator, line = _iterator(run), _parting_line(run, second.grad_outputs)
+            found = replace(found, line=line, iterator=iterator)
     return replace(
         evidence,
         variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
     )
 
 
-def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> str:
+def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
     """Return the first source line whose results differ between two identical backward passes."""
-    run = attempt(session.run)
-    if isinstance(run, Failure):
-        return ""
 
     def backward() -> None:
         gradients(run, copies(grad_outputs), retain_graph=True)
@@ -120,10 +120,9 @@ def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> st
     return line_that_differs(backward, backward)
 
 
-def _iterator(session: Session) -> str:
+def _iterator(run: Run) -> str:
     """Return an attribute of ``ctx`` that holds an iterator, or ``""`` if there is none."""
-    run = attempt(session.run)
-    nodes = () if isinstance(run, Failure) else custom_nodes(run.tensors, depth=1)
+    nodes = custom_nodes(run.tensors, depth=1)
     held = ((name, value) for node in nodes for name, value in vars(node).items())
     return next((f"ctx.{name}" for name, value in held if isinstance(value, Iterator)), "")
 

@@ -52,12 +52,17 @@ class Edit:
                 for node in (self.place[0], self.new)
             )
 
+    @property
+    def made_of(self) -> tuple[ast.AST, ...]:
+        """The nodes that the edit puts in."""
+        return self.new if isinstance(self.new, tuple) else (self.new,)
+
     @contextmanager
     def made(self) -> Iterator[None]:
         """Apply the edit inside the block, and undo it afterwards."""
         parent, field, index = self.place
         held = getattr(parent, field)
-        for node in self.new if isinstance(self.new, tuple) else (self.new,):
+        for node in self.made_of:
             _locate(node)
         if isinstance(self.new, tuple):
             new = [*held[:index], *self.new, *held[index + 1 :]] if index is not None else self.new
@@ -107,7 +112,7 @@ class Scope:
     text: str = ""  # the source of this method and the other methods
     calls: Sequence[ast.Call] = ()  # calls in the other methods
     assigned: Sequence[tuple[str, ast.expr]] = ()  # names and values in the other methods
-    flags: Collection[str] = ()  # names of which the methods only ask whether they are true
+    flags: Collection[str] = ()  # names that hold True or False
 
     def mentions(self, words: str) -> bool:
         """Whether the source code of the class matches a regular expression.
@@ -226,9 +231,7 @@ def scope_of(
 
 
 def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
-    """Return the names of flags: a method asks whether they are true, or they are in
-    ``needs_input_grad``.
-    """
+    """Return the names whose truth the methods ask for, and the names from ``needs_input_grad``."""
     found: set[str] = set()
     assignments = []
     for method in methods:
@@ -304,8 +307,7 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
 
 def _calculates_with(edit: Edit, flags: Collection[str]) -> bool:
     """Whether an edit adds an operation whose operand is a flag."""
-    new = edit.new if isinstance(edit.new, tuple) else (edit.new,)
-    used = {name for node in new for name in _operands(node) if name in flags}
+    used = {name for node in edit.made_of for name in _operands(node) if name in flags}
     return bool(used and used.difference(_operands(edit.old)))
 
 
@@ -323,8 +325,7 @@ def _operands(node: ast.AST) -> Iterator[str]:
 
 def _added(edit: Edit, names: Collection[str]) -> set[str]:
     """Return which of some names an edit adds to the code."""
-    new = edit.new if isinstance(edit.new, tuple) else (edit.new,)
-    used = {it.id for node in new for it in ast.walk(node) if isinstance(it, ast.Name)}
+    used = {it.id for node in edit.made_of for it in ast.walk(node) if isinstance(it, ast.Name)}
     before = {it.id for it in ast.walk(edit.old) if isinstance(it, ast.Name)}
     return (used - before).intersection(names)
 

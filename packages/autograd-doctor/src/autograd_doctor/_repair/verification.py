@@ -239,9 +239,8 @@ def _verified(
                 if no_inputs or (found_there and not _is_finite(changed, args, seed)):
                     continue  # the Function does not accept these inputs
                 errors = {found.rule for found in found_there if found.severity == "error"}
-                if what.startswith(LENGTH_1) and not any(
-                    map(_is_about_values, errors - {"non-finite"})
-                ):
+                wrong_values = filter(_is_about_values, errors - {"non-finite"})
+                if what.startswith(LENGTH_1) and not any(wrong_values):
                     continue  # the length may be tied to another one, or a deviation may be 0
                 if errors and _is_no_better(case, args, seed, finding, errors, known):
                     continue

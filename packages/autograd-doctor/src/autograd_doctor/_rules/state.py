@@ -102,9 +102,10 @@ def not_reentrant(evidence: Evidence) -> Match | None:
                 raised(failure),
                 severity="warning",
             )
-        if comparison.iterator and (found := describe_disagreement(comparison)):
-            return replace(found, hint=_USED_UP.format(comparison.iterator))
-    return disagreement(evidence, "second backward")
+        if found := describe_disagreement(comparison):
+            used_up = comparison.iterator
+            return replace(found, hint=_USED_UP.format(used_up)) if used_up else found
+    return None
 
 
 _USED_UP = (

@@ -1,0 +1,34 @@
+"""Find the reason why backward raises an exception: it does not raise for simpler inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autograd_doctor import Finding
+from torch.autograd import Function
+
+from autograd_course.execution import run_backward
+from autograd_course.grader.checks.calling import found
+from autograd_course.grader.exercise import Check
+
+
+def raises_except_for(
+    simpler: Callable[..., tuple[Any, ...] | None], message: str, hint: str
+) -> Check:
+    """Return a cause for a backward that raises an exception, but not for simpler inputs.
+
+    Args:
+        simpler: Takes the inputs one by one, and returns simpler ones. It returns ``None`` if the
+            inputs cannot be simpler.
+        message: What makes the inputs difficult.
+        hint: The hint for the learner.
+    """
+
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+        given = simpler(*inputs)
+        if given is None or run_backward(function, given) is not None:
+            return None
+        return found("backward-raises", message, {}, hint)
+
+    return check
