@@ -320,6 +320,7 @@ CONTRACTS = {
     "gradient-device": [
         "identity = torch.eye(y.shape[-1], dtype=y.dtype, device=grad_output.device)"
     ],
+    "grad-output-layout": ["g = grad_output.reshape(-1)"],
     "gradient-dtype": ["grad = grad_output.new_zeros(ctx.shape)"],
     "gradient-shape": ["grad_gain = (grad_output * x).sum(0) if ctx.needs_input_grad[1] else None"],
     "mutates-grad-output": ["grad_output = grad_output.clone()", "grad_output[y == 0] = 0"],

@@ -381,6 +381,8 @@ class Extreme:
     ``noise`` is the expected rounding error. Both are empty if they are unknown. ``masked`` is the
     position of an input that contains -inf. In this case, ``single`` is empty. ``right`` is the
     result of the reference in float64. It is empty or ``None`` if the reference does not help.
+    ``line`` is the user's line that produces the first number that is not finite, and ``computes``
+    describes what it computes there.
     """
 
     how: str
@@ -394,6 +396,8 @@ class Extreme:
     right: tuple[Tensor | None, ...] = ()
     masked: int | None = None
     is_example: bool = False
+    line: str = ""
+    computes: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,21 @@ class Swish(Function):
         return grad_output * slope
 
 
+class MeanOfEachRow(Function):
+    """The mean over the last dim; backward adds a dim, and throws the result away."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        return x.mean(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        grad = grad_output / ctx.shape[-1]
+        grad.unsqueeze(-1)
+        return grad.expand(ctx.shape)
+
+
 class Triple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -1829,5 +1844,12 @@ MISTAKES += [
         lambda: (draw(3, 8) - 1.5,),
         ["share[1:] = 0.5"],
         ["share[1:(ctx.length + 1) // 2] = 0.5"],
+    ),
+    Mistake(
+        "a result that nobody uses",
+        MeanOfEachRow,
+        lambda: (draw(4, 4),),
+        ["grad.unsqueeze(-1)"],
+        ["grad = grad.unsqueeze(-1)"],
     ),
 ]

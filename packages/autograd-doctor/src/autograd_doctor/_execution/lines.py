@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -72,19 +72,29 @@ def line_with_nan(call: Callable[[], object]) -> tuple[str, str]:
     Both are ``""`` if unknown. ``"0 / 0"`` is an example of what it computes. If the nan comes from
     a tensor that existed before the call, it is ``"nan"``.
     """
-    with _Steps(keep_results=True) as seen:
-        attempt(call)
     steps = (
         it
-        for it in seen.steps
+        for it in _steps_of(call)
         if it.line and it.operation not in UNINITIALIZED and any(map(_has_nan, it.results))
     )
     return next(((step.line, _cause_of_nan(step)) for step in steps), ("", ""))
 
 
+def line_not_finite(call: Callable[[], object], plain: Callable[[], object]) -> tuple[str, str]:
+    """Return the first line whose result is not finite in one run but finite in a plain run.
+
+    Return also what this line computes there, such as ``"exp(100)"``. Both are ``""`` if unknown.
+    """
+    for step, other in _matched(_steps_of(call), _steps_of(plain)):
+        results = list(zip(step.results, other.results, strict=False))
+        if step.line and any(_is_finite(b) and not _is_finite(a) for a, b in results):
+            return step.line, _computed(step, ~torch.isfinite(step.results[0]))
+    return "", ""
+
+
 # Operations whose results may contain any values.
 UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-_SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+"}
+_SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+", "pow": "**"}
 _OF_ONE = (
     "log",
     "log1p",
@@ -96,27 +106,39 @@ _OF_ONE = (
     "asin",
     "acosh",
     "atanh",
-    "pow",
+    "exp",
+    "expm1",
+    "cosh",
+    "sinh",
+    "square",
+    "reciprocal",
 )
 
 
 def _cause_of_nan(step: _Step) -> str:
     """Return the operation with the values of its operands, such as ``"0 / 0"``."""
+    return _computed(step, step.results[0].isnan())
+
+
+def _computed(step: _Step, where: Tensor) -> str:
+    """Return the operation with the values of its operands at the first element of a mask."""
     name, (result, *_) = step.operation.rstrip("_"), step.results
     operands = [
         torch.as_tensor(it, dtype=result.dtype, device=result.device)
         for it in step.operands[: 2 if name in _SIGNS else 1]
         if isinstance(it, Tensor | int | float)
     ]
-    if result.is_complex() or name not in (*_SIGNS, *_OF_ONE) or not operands:
+    known = name in (*_SIGNS, *_OF_ONE) and bool(operands)
+    if result.is_complex() or not known or not bool(where.any()):
         return ""
-    at = result.isnan().reshape(-1).nonzero()[0, 0]
+    at = where.reshape(-1).nonzero()[0, 0]
     values = [float(it.expand(result.shape).reshape(-1)[at]) for it in operands]
     if any(map(math.isnan, values)):
         return "nan"  # from a saved tensor
     texts = [f"{value + 0.0:.4g}".replace("inf", "∞") for value in values]  # -0.0 becomes 0
     if name in _SIGNS:
         first, second = texts
+        first = f"({first})" if name == "pow" and first[0] == "-" else first
         return f"{first} {_SIGNS[name]} {f'({second})' if second[0] == '-' else second}"
     return f"{name}({texts[0]})"
 
@@ -130,21 +152,30 @@ def _has_nan(tensor: Tensor) -> bool:
     return is_float(tensor) and bool(tensor.isnan().any())
 
 
+def _is_finite(tensor: Tensor) -> bool:
+    return not is_float(tensor) or bool(tensor.isfinite().all())
+
+
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
     """Return the first line at which two runs of the same code produce different results."""
-    ways = []
-    for call in (plain, other):
-        with _Steps(keep_results=True) as seen:
-            attempt(call)
-        ways.append(seen.steps)
-    one, two = ways
-    names = [[step.operation for step in way] for way in ways]
+    for first, second in _matched(_steps_of(plain), _steps_of(other)):
+        if second.line and not _alike(first.results, second.results):
+            return second.line
+    return ""
+
+
+def _steps_of(call: Callable[[], object]) -> Sequence[_Step]:
+    with _Steps(keep_results=True) as seen:
+        attempt(call)
+    return seen.steps
+
+
+def _matched(one: Sequence[_Step], other: Sequence[_Step]) -> Iterator[tuple[_Step, _Step]]:
+    """Yield the operations that two runs have in common."""
+    names = [[step.operation for step in steps] for steps in (one, other)]
     for block in SequenceMatcher(a=names[0], b=names[1], autojunk=False).get_matching_blocks():
         for k in range(block.size):
-            first, second = one[block.a + k], two[block.b + k]
-            if second.line and not _alike(first.results, second.results):
-                return second.line
-    return ""
+            yield one[block.a + k], other[block.b + k]
 
 
 def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
@@ -168,4 +199,4 @@ def _line() -> str:
     return users_last(frames[ours[-1] :] if ours else frames)
 
 
-_STARTS = (line_that_changes.__name__, line_with_nan.__name__, line_that_differs.__name__)
+_STARTS = (line_that_changes.__name__, _steps_of.__name__)

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._execution.calls import passes_within
+from autograd_doctor._execution.calls import attempt, passes_within
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.passes import both_ways, sample_cotangents
-from autograd_doctor._execution.session import Move, Session, stay
+from autograd_doctor._execution.lines import line_not_finite, line_with_nan
+from autograd_doctor._execution.passes import both_ways, gradients, sample_cotangents
+from autograd_doctor._execution.session import Move, Run, Session, stay
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.rounding import (
     EPS,
@@ -27,6 +28,7 @@ from autograd_doctor._numerics.rounding import (
     excess,
     finite,
     peaks,
+    representable,
     wide,
 )
 from autograd_doctor._numerics.tensors import is_float
@@ -56,7 +58,7 @@ class Precisions:
 
     def single(self, inputs: Inputs) -> Values | None:
         """Return the outputs and gradients in float32."""
-        return self._values(self.session, lambda tensor: tensor.float(), inputs)
+        return self._values(self.session, _short, inputs)
 
     def double(self, inputs: Inputs) -> Values | None:
         """Return the outputs and gradients in float64."""
@@ -97,6 +99,39 @@ class Precisions:
             double=double,
         )
 
+    def line_of(
+        self, found: Extreme, gradients_wanted: int, move: Move = stay, plain: Inputs = ()
+    ) -> Extreme:
+        """Add the line with the first nan, or with the first number that is not finite.
+
+        ``plain`` are inputs for which every number is finite. Without them, the line with the first
+        nan is meant. If the outputs are all right, only ``backward`` is examined.
+        """
+        values = found.single or found.double
+        lost = finite if plain else (lambda these: not _nan(these))
+        only_backward = lost(values[:-gradients_wanted])
+
+        def passes(inputs: Inputs) -> Callable[[], object]:
+            forward = partial(self.session.run, move, inputs=inputs)
+            run = attempt(forward) if only_backward else None
+
+            def call() -> None:
+                done = run or forward()
+                if isinstance(done, Run):
+                    gradients(done, self._cotangents(done.floats))
+
+            return call
+
+        try:
+            with passes_within(PATIENCE):
+                failing = passes(found.inputs)
+                line, computes = (
+                    line_not_finite(failing, passes(plain)) if plain else line_with_nan(failing)
+                )
+        except CannotDiagnoseError:
+            return found
+        return replace(found, line=line, computes=computes)
+
     def _values(
         self, session: Session, move: Move, inputs: Inputs, rng: torch.Generator | None = None
     ) -> Values | None:
@@ -122,6 +157,10 @@ class Precisions:
         return [
             torch.randn(out.shape, generator=rng, dtype=torch.float32).to(out) for out in outputs
         ]
+
+
+def _short(tensor: Tensor) -> Tensor:
+    return tensor.float()
 
 
 def as_single_holds(inputs: Sequence[Any]) -> Inputs:
@@ -384,7 +423,9 @@ def _ladder(
             if sign
             else f"`|{name}|` reaches {number(first)}"
         )
-        yield call.extreme(evidence, f"once {of}", at(first), *both)
+        found = call.extreme(evidence, f"once {of}", at(first), *both)
+        named = representable(both[1])  # otherwise, nothing is reported
+        yield call.line_of(found, len(evidence.wanted), _short, example) if named else found
 
 
 def _sign_of_lost(given: Tensor, values: Values) -> int:
@@ -430,7 +471,8 @@ def _masked(
             continue
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
-        yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)
+        found = replace(call.extreme(evidence, how, inputs, (), double), masked=position)
+        yield call.line_of(found, len(evidence.wanted))
 
 
 def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:

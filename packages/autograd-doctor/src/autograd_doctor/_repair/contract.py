@@ -663,6 +663,35 @@ def _is_in_place(call: str) -> bool:
     return call.endswith("_") and not call.endswith("__") and call != "requires_grad_"
 
 
+def make_contiguous(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that make a method work for any memory layout of its arguments.
+
+    They keep the result of ``contiguous``, replace ``view`` with ``reshape``, or copy an argument
+    into contiguous memory first.
+    """
+    names = ("backward",) if finding.rule == "grad-output-layout" else ("forward", "backward")
+    methods = [it for it in map(definition.__getitem__, names) if it is not None]
+    for method in methods:
+        for place, node in nodes_of(method):
+            match node:
+                case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), "contiguous"))):
+                    yield ((method, _edit(place, (_assigned(name, node.value),))),)
+                case ast.Call(ast.Attribute(value, "view")):
+                    func = ast.Attribute(value, "reshape", ast.Load())
+                    yield ((method, _edit(place, ast.Call(func, node.args, node.keywords))),)
+    for method in methods:
+        places = [pair for pair in _statements(method) if not _is_docstring(pair[1])]
+        place, first = places[0]
+        for arg in method.tree.args.args:
+            if arg.arg != method.ctx:
+                copy = _statement(f"{arg.arg} = {arg.arg}.contiguous()")
+                yield ((method, _edit(place, (copy, first))),)
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
 def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield fixes that call ``mark_dirty`` for inputs that ``forward`` changes in place and
     returns.
@@ -1093,6 +1122,8 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "frozen-input": (renumber_flags, ask_other_flags, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
+    "grad-output-layout": (make_contiguous,),
+    "input-layout": (make_contiguous,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
     "missing-gradient": (renumber_flags, ask_other_flags, ask_for_own_flag, ask_other_flag),

@@ -915,6 +915,15 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, node.orelse
 
 
+def unused_results(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace the statement ``g.unsqueeze(0)`` with ``g = g.unsqueeze(0)``."""
+    for place, node in scope.places:
+        match node:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name), call))):
+                if name in scope.tensors and not _is_in_place(call):
+                    yield place, ast.parse(f"{name} = {ast.unparse(node)}").body[0]
+
+
 def is_module(node: ast.expr) -> bool:
     """Whether an expression is the name of a Python module, such as ``torch``."""
     return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
@@ -1819,6 +1828,7 @@ SAVING = (
 )
 KINDS = (
     Kind("another count", 1.0, other_counts),
+    Kind("an unused result", 1.0, unused_results),
     Kind("another order", 1.0, other_orders),
     Kind("other parts", 1.05, other_parts),
     Kind("as in forward", 1.05, as_in_other_methods),
@@ -1892,6 +1902,7 @@ COMPUTING = (
 SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values are in the wrong order",
+    "an unused result": "a call returns a new tensor, and nobody uses it",
     "another name": "another name is needed here",
     "other parts": "parts or dimensions are in the wrong order",
     "as in forward": "a call has other options than in `forward`",

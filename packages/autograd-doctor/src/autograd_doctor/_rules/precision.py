@@ -84,10 +84,26 @@ def _describe_overflow(
     assert mine is not None
     actual, expected = at(mine, index), at(right, index)
     dtype = " in float32" if call.single else ""
+    seen = {"witness": f"{place(evidence, call, k, index)}: {actual}, should be {expected}"}
+    if call.line:
+        seen["line"] = call.line
+    masked = call.masked is not None
+    what, avoid = ("nan", REPLACE) if masked else ("number that is not finite", SHRINK)
+    why = f", because it computes {call.computes}" if call.computes else ""
     return Match(
         f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
-        {"witness": f"{place(evidence, call, k, index)}: {actual}, should be {expected}"},
+        seen,
+        hint=f"This line gets the first {what}{why}. {avoid}" if call.line else "",
     )
+
+
+SHRINK = (
+    "Before the operation, subtract the maximum, factor out the largest term, or mask the input."
+)
+REPLACE = (
+    "Before the operation, replace the operand there, for example with `torch.where` or "
+    "`masked_fill`."
+)
 
 
 def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
