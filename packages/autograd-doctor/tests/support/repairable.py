@@ -53,6 +53,19 @@ class MeanOfEachRow(Function):
         return grad.expand(ctx.shape)
 
 
+class MeanAlongTheLastDim(Function):
+    """The mean over the last dim; backward divides by the number of all elements."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        return x.mean(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape.numel()
+
+
 class Triple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -1851,5 +1864,12 @@ MISTAKES += [
         lambda: (draw(4, 4),),
         ["grad.unsqueeze(-1)"],
         ["grad = grad.unsqueeze(-1)"],
+    ),
+    Mistake(
+        "the number of all elements",
+        MeanAlongTheLastDim,
+        lambda: (draw(3, 4),),
+        ["return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape.numel()"],
+        ["return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape[-1]"],
     ),
 ]

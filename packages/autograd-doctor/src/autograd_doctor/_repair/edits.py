@@ -613,12 +613,18 @@ def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 whole = True
             case ast.Call(ast.Name("len"), [value]):
                 whole = False
+            case ast.Call(ast.Attribute(ast.Name("math"), "prod"), [value]):
+                whole = True
             case _:
                 continue
         text = ast.unparse(value)
-        dims = [f"{text}.shape[{dim}]" for dim in (0, 1, -1, -2)]
-        rest = [f"{text}.numel() // {text}.shape[{dim}]" for dim in (0, 1, -1)]
-        for length in (*([] if whole else [f"{text}.numel()"]), *dims, *rest):
+        is_shape = isinstance(value, ast.Attribute) and value.attr == "shape"
+        shape = text if is_shape else f"{text}.shape"
+        count = f"{shape if shape in scope.names else text}.numel()"  # ctx.shape, but not ctx
+        likely = sorted((0, 1, -1, -2), key=lambda dim: str(dim) not in scope.numbers)
+        dims = [f"{shape}[{dim}]" for dim in likely]
+        rest = [f"{count} // {shape}[{dim}]" for dim in (0, 1, -1)]
+        for length in (*([] if whole else [count]), *dims, *rest):
             if length != ast.unparse(node):
                 yield place, parse(length)
 
