@@ -66,6 +66,40 @@ class SavedInSetup(Function):
         return 2 * grad_output * e * e
 
 
+class SoftmaxSaved(Function):
+    """The cross-entropy of each row; it saves the softmax, which has no graph in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        picked = logits.gather(-1, target[:, None])[:, 0]
+        ctx.save_for_backward(torch.softmax(logits, -1), target)
+        return torch.logsumexp(logits, -1) - picked
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        p, target = ctx.saved_tensors
+        onehot = torch.nn.functional.one_hot(target, p.shape[-1])
+        return (p - onehot) * grad_output[:, None], None
+
+
+class OutputSavedInAnotherShape(Function):
+    """The log-sum-exp of each row; it saves a copy of the output, which has no graph."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.logsumexp(x, -1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x, output.unsqueeze(-1))
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        x, y = ctx.saved_tensors
+        return torch.exp(x - y) * grad_output.unsqueeze(-1)
+
+
 class TwoSaved(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -138,7 +172,16 @@ LOST = (
          ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "s = torch.sigmoid(x)"]),
     Lost(SavedSoftmax, (X,), ["p"], "ctx.save_for_backward(p)",
          ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "p = torch.softmax(x, -1)"]),
-    Lost(SavedInSetup, (X,), ["inputs[0].exp()"], "ctx.save_for_backward(inputs[0].exp())", []),
+    Lost(SavedInSetup, (X,), ["inputs[0].exp()"], "ctx.save_for_backward(inputs[0].exp())",
+         ["ctx.save_for_backward(inputs[0])", "(x,) = ctx.saved_tensors", "e = x.exp()"]),
+    Lost(SoftmaxSaved, (X, torch.tensor([1, 3, 0])), ["torch.softmax(logits, -1)"],
+         "ctx.save_for_backward(torch.softmax(logits, -1), target)",
+         ["ctx.save_for_backward(target, logits)", "target, logits = ctx.saved_tensors",
+          "p = torch.softmax(logits, -1)"]),
+    Lost(OutputSavedInAnotherShape, (X,), ["output.unsqueeze(-1)"],
+         "ctx.save_for_backward(x, output.unsqueeze(-1))",
+         ["ctx.save_for_backward(x, output)", "x, output = ctx.saved_tensors",
+          "y = output.unsqueeze(-1)"]),
     Lost(TwoSaved, (X,), ["norm", "unit"], "ctx.save_for_backward(norm, unit, largest)",
          ["ctx.save_for_backward(largest, x)", "_, x = ctx.saved_tensors",
           "n = x.norm(dim=-1, keepdim=True)", "u = x / n"]),

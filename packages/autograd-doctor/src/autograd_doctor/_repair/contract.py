@@ -177,20 +177,21 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
 def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield the fix that recomputes values in ``backward``.
 
-    These are the values that ``forward`` passes to ``backward`` without a graph.
+    These are the values that ``forward`` or ``setup_context`` passes to ``backward`` without a
+    graph.
 
-    The fix copies statements from ``forward`` into ``backward``, directly after the line that
-    unpacks the saved tensors.
+    The fix copies statements from there into ``backward``, directly after the line that unpacks the
+    saved tensors.
     """
-    forward, backward = definition["forward"], definition["backward"]
+    saving, backward = definition.saving, definition["backward"]
     listed = finding.evidence.get("lost")
-    if forward is None or backward is None or not forward.ctx or not isinstance(listed, list):
+    if saving is None or backward is None or not saving.ctx or not isinstance(listed, list):
         return
     if all(str(name).startswith("ctx.") for name in listed):
         attributes, lost = [str(name).removeprefix("ctx.") for name in listed], []
     else:
         attributes, lost = [], [str(name) for name in listed]
-    saves = [*_calls_on_ctx(forward, "save_for_backward")]
+    saves = [*_calls_on_ctx(saving, "save_for_backward")]
     unpackings = [*_unpackings(backward)]
     if len(saves) != 1 or len(unpackings) != 1:
         return
@@ -199,22 +200,21 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
     if len(saved) != len(names) or not set(lost) <= set(saved):
         return
     known = dict(zip(saved, names, strict=True))
-    known |= _handed_over(forward)
-    computed = _Computed(forward, backward, definition.parameters, lost, known)
+    known |= _handed_over(saving)
+    computed = _Computed(saving, backward, _with_a_graph(definition, saving), lost, known)
     for attribute in attributes:
         computed.add_attribute(attribute)
     for name in lost:
         computed.add(name)
     if computed.failed:
         return
-    missing = computed.missing
     pairs = [(s, n) for s, n in zip(saved, names, strict=True) if s not in lost]
-    pairs += [(name, name) for name in missing]
+    pairs += [(computed.with_graph[name], name) for name in computed.missing]
     fix: list[tuple[Method, Edit]] = []
     if [s for s, _ in pairs] != saved:
         args = ", ".join(s for s, _ in pairs)
         fix.append(
-            (forward, _edit(save_at, (_statement(f"{forward.ctx}.save_for_backward({args})"),)))
+            (saving, _edit(save_at, (_statement(f"{saving.ctx}.save_for_backward({args})"),)))
         )
     held = ", ".join(n for _, n in pairs)
     targets = held if len(pairs) > 1 else f"({held},)"
@@ -228,46 +228,70 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
         yield tuple(fix)
 
 
-def _handed_over(forward: Method) -> dict[str, str]:
-    """Return the names whose values ``forward`` stores on ``ctx``.
+def _with_a_graph(definition: Definition, saving: Method) -> Mapping[str, str]:
+    """Return names for the inputs and outputs, which keep their graph when saved.
+
+    Each name maps to the expression to save, such as ``inputs[0]`` in ``setup_context``.
+    """
+    if saving is definition["forward"]:
+        returned = [value.id for _, _, value in _returned(saving) if isinstance(value, ast.Name)]
+        return {name: name for name in (*definition.parameters, *returned)}
+    _, inputs, output = (arg.arg for arg in saving.tree.args.args)
+    unpacked = [
+        name
+        for _, node in _statements(saving)
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) in (inputs, output)
+        for name in _names_stored(node.targets[0])
+    ]
+    indexed = {name: f"{inputs}[{k}]" for k, name in enumerate(definition.parameters)}
+    return indexed | {name: name for name in (*unpacked, output)}
+
+
+def _handed_over(saving: Method) -> dict[str, str]:
+    """Return the names whose values are stored on ``ctx``.
 
     Each name maps to its ``ctx`` attribute.
     """
     return {
-        node.value.id: f"{forward.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
-        for _, node in _statements(forward)
+        node.value.id: f"{saving.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
+        for _, node in _statements(saving)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-        if _is_on(node.targets[0], forward.ctx)
+        if _is_on(node.targets[0], saving.ctx)
     }
 
 
 class _Computed:
-    """Statements copied from ``forward``, with the names that ``backward`` uses."""
+    """Statements copied into ``backward``, with the names that ``backward`` uses.
+
+    ``lost`` are the names or expressions to compute, and ``with_graph`` describes the inputs and
+    outputs. ``known`` contains the names that ``backward`` uses for saved values.
+    """
 
     def __init__(
         self,
-        forward: Method,
+        saving: Method,
         backward: Method,
-        parameters: Sequence[str],
+        with_graph: Mapping[str, str],
         lost: Sequence[str],
         known: Mapping[str, str],
     ) -> None:
-        self.forward, self.parameters = forward, parameters
+        self.saving, self.with_graph = saving, with_graph
         self.taken = _locals(backward)
         # computed values, each with its name in backward
         self.called = {name: known[name] for name in lost}
-        returned = [ast.unparse(value) for _, _, value in _returned(forward)]
         self.at_hand = {
-            name: own
-            for name, own in known.items()
-            if name in (*parameters, *returned) and name not in lost
+            name: known[text]
+            for name, text in with_graph.items()
+            if text in known and text not in lost
         }
-        self.assigned: dict[str, list[ast.expr]] = {}
-        for statement in forward.tree.body:
+        self.assigned: dict[str, list[ast.expr]] = {
+            text: [parse(text)] for text in lost if not text.isidentifier()
+        }
+        for statement in saving.tree.body:
             match statement:
                 case ast.Assign([ast.Name(name)], value):
                     self.assigned.setdefault(name, []).append(value)
-                case ast.Assign([ast.Attribute(ast.Name(forward.ctx), name)], value):
+                case ast.Assign([ast.Attribute(ast.Name(saving.ctx), name)], value):
                     self.assigned.setdefault(f"ctx.{name}", []).append(value)
         self.done: set[str] = set()
         self.statements: list[str] = []
@@ -289,28 +313,41 @@ class _Computed:
         values = self.assigned.get(name, [])
         stores = [
             node
-            for _, node in nodes_of(self.forward)
+            for _, node in nodes_of(self.saving)
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
         ]
         if len(values) != 1 or len(stores) > 1:
             self.failed = True
             return
         self.done.add(name)
-        value = _with_graph(copy.deepcopy(values[0]))
+        value = _with_graph(self._with_names(copy.deepcopy(values[0])))
         for node in ast.walk(value):
             if isinstance(node, ast.Name):
                 node.id = self._in_backward(node.id)
         self.statements.append(f"{self.called.get(name, name)} = {ast.unparse(value)}")
 
+    def _with_names(self, value: ast.expr) -> ast.expr:
+        """Return an expression with names in the place of items such as ``inputs[0]``."""
+        names = {text: name for name, text in self.with_graph.items()}
+
+        class Named(ast.NodeTransformer):
+            def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+                name = names.get(ast.unparse(node))
+                return ast.Name(name, ast.Load()) if name else self.generic_visit(node)
+
+        named = Named().visit(value)
+        assert isinstance(named, ast.expr)
+        return named
+
     def _in_backward(self, name: str) -> str:
         if name in self.at_hand:
             return self.at_hand[name]
-        if name in self.assigned:
+        if name in self.assigned and name not in self.with_graph:
             if name not in self.called and name in self.taken:
                 self.failed = True
             self.add(name)
             return self.called.get(name, name)
-        if name in self.parameters and name not in self.missing:
+        if name in self.with_graph and name not in self.missing:
             self.failed |= name in self.taken
             self.missing.append(name)
         return name
@@ -1038,11 +1075,6 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
                 yield ((method, _edit(place, ast.Constant(...))),)
 
 
-# --------------------------------------------------------------------------------------------------
-# The table.
-# --------------------------------------------------------------------------------------------------
-
-
 def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield fixes that add ``keepdim=True`` to a sum in ``backward`` or in a helper function."""
     for method in definition.methods.values():
@@ -1093,6 +1125,10 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
     if shifted and len(shifted) == len(flags):
         yield tuple(shifted)
 
+
+# --------------------------------------------------------------------------------------------------
+# The table.
+# --------------------------------------------------------------------------------------------------
 
 FIXES: Mapping[str, Sequence[Generator]] = {
     "missing-staticmethod": (make_static,),
