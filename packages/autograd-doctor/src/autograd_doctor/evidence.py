@@ -152,6 +152,9 @@ class Variant:
     failure: Failure | None = None
 
 
+AN_ITERATOR = "an iterator"  # in `Comparison.altered`: the first pass reads it to its end
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The results of a call that was made in two ways. The two results should agree.
@@ -162,7 +165,8 @@ class Comparison:
     results, and ``floor`` is the rounding error that remains when terms cancel. If the second call
     raised, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
     ``line`` is the line of user code at which the two calls start to differ, if it is known.
-    ``iterator`` is an attribute of ``ctx`` that the first of two backward passes used up.
+    ``altered`` describes an attribute of ``ctx`` that the first of two backward passes changes: its
+    name, how it changes (``""`` if it is deleted), and an expression that copies it (or ``""``).
     """
 
     kind: str
@@ -175,7 +179,7 @@ class Comparison:
     stage: str = ""
     floor: float = 0.0
     line: str = ""
-    iterator: str = ""
+    altered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

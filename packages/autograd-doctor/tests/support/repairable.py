@@ -66,6 +66,55 @@ class MeanAlongTheLastDim(Function):
         return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape.numel()
 
 
+class RowsByTheirLargestIndex(Function):
+    """Rows of a table; backward guesses how many rows the table has."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        rows = int(index.max()) + 1
+        grad = grad_output.new_zeros(rows, grad_output.shape[-1])
+        return grad.index_add(0, index, grad_output), None
+
+
+class ShareOfTheTotal(Function):
+    """Numbers divided by their sum; a sum in backward lacks the dim of the sum in forward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        total = x.sum(-1, keepdim=True)
+        ctx.save_for_backward(x, total)
+        return x / total
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        x, total = ctx.saved_tensors
+        common = (grad_output * x / total).sum(-1)
+        return (grad_output - common) / total
+
+
+class TwoFactors(Function):
+    """Two steps of a recurrence; backward empties the list that belongs to ctx."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.factors = [2.0, 3.0]
+        return 6 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        factors = ctx.factors
+        while factors:
+            grad_output = grad_output * factors.pop()
+        return grad_output
+
+
 class Triple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -1871,5 +1920,30 @@ MISTAKES += [
         lambda: (draw(3, 4),),
         ["return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape.numel()"],
         ["return grad_output.unsqueeze(-1).expand(ctx.shape) / ctx.shape[-1]"],
+    ),
+    Mistake(
+        "the shape of an input that backward guesses",
+        RowsByTheirLargestIndex,
+        lambda: (draw(5, 2), torch.tensor([1, 3, 0])),
+        ["ctx.save_for_backward(index)", "rows = int(index.max()) + 1"],
+        [
+            "ctx.save_for_backward(index)",
+            "ctx.table_shape = table.shape",
+            "rows = ctx.table_shape[0]",
+        ],
+    ),
+    Mistake(
+        "a sum without its dim, where the shapes do not fit",
+        ShareOfTheTotal,
+        lambda: (draw(3, 4),),
+        ["common = (grad_output * x / total).sum(-1)"],
+        ["common = (grad_output * x / total).sum(-1, keepdim=True)"],
+    ),
+    Mistake(
+        "a list that belongs to ctx",
+        TwoFactors,
+        lambda: (draw(3, 4),),
+        ["factors = ctx.factors"],
+        ["factors = list(ctx.factors)"],
     ),
 ]

@@ -21,10 +21,11 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._inputs import in_double
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import flat, slopes
-from autograd_doctor._numerics.tensors import is_float, same_bytes
+from autograd_doctor._numerics.tensors import changed, is_float, is_number, same_bytes
 from autograd_doctor._probes.comparison import agrees, compare, output_names
 from autograd_doctor._safe_repr import shown
 from autograd_doctor.evidence import (
+    AN_ITERATOR,
     OTHER,
     RANDOM,
     Captured,
@@ -33,7 +34,7 @@ from autograd_doctor.evidence import (
     Failure,
     OnCtx,
 )
-from autograd_doctor.formatting import listed
+from autograd_doctor.formatting import listed, number
 
 # --------------------------------------------------------------------------------------------------
 # Does the same call, or the same backward pass, give the same result twice?
@@ -102,9 +103,10 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     if not agrees(found):
         run = attempt(session.run)
         if not isinstance(run, Failure):
-            # The line comes second: its passes may leave a graph that nobody can read anymore.
-            iterator, line = _iterator(run), _parting_line(run, second.grad_outputs)
-            found = replace(found, line=line, iterator=iterator)
+            # The attributes come first: a pass may leave a graph that nobody can read anymore.
+            altered = _altered(run, second.grad_outputs)
+            line = _parting_line(run, second.grad_outputs)
+            found = replace(found, line=line, altered=altered)
     return replace(
         evidence,
         variants=replace(evidence.variants, comparisons=(*evidence.variants.comparisons, found)),
@@ -120,11 +122,40 @@ def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
     return line_that_differs(backward, backward)
 
 
-def _iterator(run: Run) -> str:
-    """Return an attribute of ``ctx`` that holds an iterator, or ``""`` if there is none."""
+def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]:
+    """Return an attribute of ``ctx`` that a backward pass changes, as in :class:`Comparison`."""
     nodes = custom_nodes(run.tensors, depth=1)
-    held = ((name, value) for node in nodes for name, value in vars(node).items())
-    return next((f"ctx.{name}" for name, value in held if isinstance(value, Iterator)), "")
+    before = [
+        (node, name, value, _held(value)) for node in nodes for name, value in vars(node).items()
+    ]
+    for _, name, value, _ in before:
+        if isinstance(value, Iterator):
+            return f"ctx.{name}", AN_ITERATOR, ""
+    attempt(lambda: gradients(run, copies(grad_outputs), retain_graph=True))
+    for node, name, value, was in before:
+        now, own = _held(vars(node).get(name)), f"ctx.{name}"
+        if name not in vars(node):
+            return own, "", ""
+        if now is None and was is not None:
+            return own, "None afterwards", ""
+        if isinstance(value, Tensor) and changed([was], [now]):
+            return own, "other numbers afterwards", f"{own}.clone()"
+        if isinstance(value, list) and len(was) != len(now):
+            return own, f"{len(was)} elements before, {len(now)} afterwards", f"list({own})"
+        if is_number(value) and was != now:
+            return own, f"{number(was)} before, {number(now)} afterwards", ""
+    return ()
+
+
+def _held(value: Any) -> Any:
+    """Return a copy of a list or a tensor, and any other value itself."""
+    return (
+        value.clone()
+        if isinstance(value, Tensor)
+        else list(value)
+        if isinstance(value, list)
+        else value
+    )
 
 
 def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:

@@ -568,12 +568,14 @@ class Saved:
     """A value of ``forward`` that ``backward`` could use if it were saved too.
 
     ``position`` is the position of an input, or ``None`` for the output. ``name`` is its name in
-    ``backward``, and ``fix`` saves and unpacks it.
+    ``backward``, and ``fix`` saves and unpacks it. With ``shape``, only the shape of the input is
+    kept, as an attribute of ``ctx``.
     """
 
     position: int | None
     name: str
     fix: Fix
+    shape: bool = False
 
 
 def more_saved(definition: Definition) -> Iterator[Saved]:
@@ -597,6 +599,26 @@ def more_saved(definition: Definition) -> Iterator[Saved]:
         unpack = _statement(f"{', '.join([*held, name])} = {ast.unparse(unpacking.value)}")
         edits = (saving, _edit(place, (save,))), (backward, _edit(at, (unpack,)))
         yield Saved(position, name, edits)
+
+
+def shapes_kept(definition: Definition) -> Iterator[Saved]:
+    """Yield the shapes of the inputs, as attributes of ``ctx`` that do not exist yet."""
+    saving, backward = definition.saving, definition["backward"]
+    if saving is None or backward is None:
+        return
+    simple = [
+        (place, node)
+        for place, node in _statements(saving)
+        if place[0] is saving.tree and isinstance(node, ast.Assign | ast.Expr)
+    ]
+    if not simple:
+        return
+    place, last = simple[-1]
+    for position, name, text in _values_of_forward(definition, saving):
+        if position is not None:
+            keep = _statement(f"{saving.ctx}.{name}_shape = {text}.shape")
+            fix = ((saving, _edit(place, (last, keep))),)
+            yield Saved(position, f"{backward.ctx}.{name}_shape", fix, shape=True)
 
 
 def _values_of_forward(
@@ -1007,7 +1029,12 @@ def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield the fix that computes a gradient only if its input requires one."""
-    position = _position(definition, finding)
+    position, backward = _position(definition, finding), definition["backward"]
+    if backward is not None:
+        flags = f"{backward.ctx}.needs_input_grad"
+        for at, node in nodes_of(backward):
+            if ast.unparse(node) == f"any({flags})":
+                yield ((backward, _edit(at, parse(f"{flags}[{position or 0}]"))),)
     for method, place, value in _gradients(definition, finding):
         at = place
         if isinstance(value, ast.Name):  # an earlier statement computed it
@@ -1126,6 +1153,23 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
         yield tuple(shifted)
 
 
+def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that change a copy of an attribute of ``ctx`` instead of the attribute itself."""
+    method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
+    if method is None or not copied:
+        return
+    name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")
+    copied = copied.replace("ctx.", f"{method.ctx}.")
+    reads = [
+        place
+        for place, node in nodes_of(method)
+        if _is_on(node, method.ctx, name) and isinstance(node.ctx, ast.Load)  # type: ignore[attr-defined]
+    ]
+    yield from (((method, _edit(place, parse(copied))),) for place in reads)
+    if len(reads) > 1:
+        yield tuple((method, _edit(place, parse(copied))) for place in reads)
+
+
 # --------------------------------------------------------------------------------------------------
 # The table.
 # --------------------------------------------------------------------------------------------------
@@ -1158,6 +1202,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "frozen-input": (renumber_flags, ask_other_flags, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
+    "not-reentrant": (copy_attribute,),
     "grad-output-layout": (make_contiguous,),
     "input-layout": (make_contiguous,),
     "wrong-vmap": (put_samples_first,),

@@ -624,7 +624,8 @@ def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         likely = sorted((0, 1, -1, -2), key=lambda dim: str(dim) not in scope.numbers)
         dims = [f"{shape}[{dim}]" for dim in likely]
         rest = [f"{count} // {shape}[{dim}]" for dim in (0, 1, -1)]
-        for length in (*([] if whole else [count]), *dims, *rest):
+        known = [f"{it}[{dim}]" for it in scope.names if it.endswith("shape") for dim in likely]
+        for length in dict.fromkeys((*([] if whole else [count]), *dims, *rest, *known)):
             if length != ast.unparse(node):
                 yield place, parse(length)
 
@@ -1118,16 +1119,17 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def kept_dims(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``sum(-1)`` with ``sum(-1, keepdim=True)``."""
+    """Replace ``sum(-1)`` with ``sum(-1, keepdim=True)``, whatever its option was."""
     for place, node in scope.places:
         if (
             isinstance(node, ast.Call)
             and _called(node) in REDUCTIONS
             and (node.args or node.keywords)
-            and not any(keyword.arg == "keepdim" for keyword in node.keywords)
         ):
-            kept = ast.keyword("keepdim", parse("True"))
-            yield place, ast.Call(node.func, node.args, [*node.keywords, kept])
+            others = [it for it in node.keywords if it.arg != "keepdim"]
+            kept = ast.Call(node.func, node.args, [*others, ast.keyword("keepdim", parse("True"))])
+            if ast.unparse(kept) != ast.unparse(node):
+                yield place, kept
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -2045,7 +2047,7 @@ LIKELY_FOR = {
     ),
     "unreduced-broadcast": ("another extent", "a sum"),
     "batch-dimension": ("another extent", "another number", "a sum", "another shape", "a shape"),
-    "backward-raises": ("another shape", "a shape", "another extent", "a transpose"),
+    "backward-raises": ("a kept dim", "another shape", "a shape", "another extent", "a transpose"),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": (

@@ -608,10 +608,13 @@ class ByOutcome:
 
 
 def _given(backward: Any, saved: Saved | None, question: Question, graph: Graph) -> Any:
-    """Return ``backward`` with one more value of ``forward`` as a global name."""
+    """Return ``backward`` with one more value of ``forward``, as a global name or on ``ctx``."""
     if saved is None:
         return backward
     value = graph.output if saved.position is None else question.inputs[saved.position]
+    if saved.shape:
+        setattr(graph.node, saved.name.partition(".")[2], getattr(value, "shape", None))
+        return backward
     return with_helpers(backward, {saved.name: value})
 
 

@@ -18,7 +18,13 @@ from itertools import chain, combinations, groupby, islice, product
 from operator import itemgetter
 
 from autograd_doctor._execution.time_limit import TimeUp
-from autograd_doctor._repair.contract import Definition, fixes_for, more_saved, nodes_of
+from autograd_doctor._repair.contract import (
+    Definition,
+    fixes_for,
+    more_saved,
+    nodes_of,
+    shapes_kept,
+)
 from autograd_doctor._repair.edits import (
     COMPUTING,
     KINDS,
@@ -253,6 +259,8 @@ def _right_values(
         elif helps(right, wrong) and method is backward:
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
+    if backward and rule in OF_SHAPES:
+        yield from _with_shapes_kept(runner, backward, wrong, concerns, latest)
     if backward and not compared and runner.now() < latest:
         yield from _with_formulas(
             runner, backward, wrong, concerns, some, paired, of_backward, latest
@@ -305,6 +313,48 @@ def _with_more_saved(
                 yield from _candidate((*fix, *saved.fix))
             if runner.now() > deadline:
                 return
+
+
+# Rules whose cause may be the shape of an input that backward has to know.
+OF_SHAPES = ("gradient-shape", "backward-raises")
+
+
+def _with_shapes_kept(
+    runner: Runner,
+    backward: Method,
+    wrong: Sequence[int],
+    concerns: Callable[[Edit], bool],
+    deadline: float,
+) -> Iterator[Candidate]:
+    """Yield edits of ``backward`` that read a shape which ``forward`` does not store on ``ctx``."""
+    places = [place for place, node in nodes_of(backward) if _is_a_length(node)]
+    for saved in shapes_kept(Definition(runner.methods)):
+        texts = [saved.name, *(f"{saved.name}[{dim}]" for dim in (-1, 0, 1))]
+        edits = (
+            Edit("something else saved", 1.3, it, parse(text)) for it in places for text in texts
+        )
+        fixes = (((backward, edit),) for edit in edits if concerns(edit))
+        for fix, right in runner.gradients_if_saved(fixes, saved, wrong):
+            if right and all(right):
+                yield from _candidate((*fix, *saved.fix))
+            if runner.now() > deadline:
+                return
+
+
+def _is_a_length(node: ast.AST) -> bool:
+    """Whether an expression calculates with lengths, counts or whole shapes."""
+    of_numbers = ast.BinOp | ast.Subscript | ast.Call | ast.Tuple | ast.Attribute
+    if not isinstance(node, of_numbers) or not isinstance(
+        getattr(node, "ctx", ast.Load()), ast.Load
+    ):
+        return False
+    return any(
+        it.attr in ("shape", "numel", "size")
+        if isinstance(it, ast.Attribute)
+        else it.id in ("int", "len")
+        for it in ast.walk(node)
+        if isinstance(it, ast.Attribute | ast.Name)
+    )
 
 
 def _with_formulas(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from autograd_doctor._numerics.closeness import same
@@ -18,7 +19,7 @@ from autograd_doctor._rules.rule import (
     rule,
     what_was_raised,
 )
-from autograd_doctor.evidence import RANDOM, Comparison, Evidence, OnCtx
+from autograd_doctor.evidence import AN_ITERATOR, RANDOM, Comparison, Evidence, OnCtx
 from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
@@ -95,19 +96,36 @@ def _overwritten(evidence: Evidence) -> Match | None:
 )
 def not_reentrant(evidence: Evidence) -> Match | None:
     for comparison in comparisons(evidence, "second backward"):
+        hint, seen = _how_altered(comparison.altered)
         if failure := comparison.failure:
             first = replace(failure, text=failure.text.partition("\n")[0].partition(". ")[0])
             return Match(
                 f"{comparison.how}, `backward` {what_was_raised(first)}",
-                raised(failure),
+                {**raised(failure), **seen},
                 severity="warning",
+                hint=hint,
             )
         if found := describe_disagreement(comparison):
-            used_up = comparison.iterator
-            return replace(found, hint=_USED_UP.format(used_up)) if used_up else found
+            return replace(found, evidence={**found.evidence, **seen}, hint=hint)
     return None
 
 
+def _how_altered(altered: Sequence[str]) -> tuple[str, Mapping[str, str]]:
+    """Return a hint about an attribute of ``ctx`` that ``backward`` changes, and evidence."""
+    if not altered:
+        return "", {}
+    attribute, what, copy = altered
+    if what == AN_ITERATOR:
+        return _USED_UP.format(attribute), {}
+    first = f"changes `{attribute}` ({what})" if what else f"deletes `{attribute}`"
+    instead = f"change a copy, such as `{copy}`" if copy else "leave the attribute as it is"
+    return _ALTERED.format(first, instead), {"attribute": attribute, "copy": copy}
+
+
+_ALTERED = (
+    "The first pass {}. With `retain_graph=True`, autograd calls `backward` again with the same "
+    "`ctx`, so {}."
+)
 _USED_UP = (
     "`{}` is an iterator. The first pass has used it up, and the second one gets nothing from it. "
     "Store a list."
