@@ -129,6 +129,7 @@ def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the tests that need a process without compiled code, then run the slow files.
 
+    Of the first ones, those that compile code themselves are marked as slow, and come last.
     If a slow file began late, its process would still be busy after the others have finished. This
     hook runs last, so that a quick run chooses its rows from the tests that -m and -k select.
     Workers take the files in this order if pytest-xdist does not reorder them.
@@ -144,8 +145,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     size = Counter(item.path for item in items)
 
     def place(item: pytest.Item) -> tuple[bool, bool, int]:
-        marked = bool(item.get_closest_marker("slow") or item.get_closest_marker("browser"))
-        begins = marked or (item.path.stem in SLOW and item.path.suffix == ".ipynb")
-        return item.get_closest_marker("uncompiled") is None, not begins, -size[item.path]
+        slow = item.get_closest_marker("slow") is not None
+        notebook = item.path.stem in SLOW and item.path.suffix == ".ipynb"
+        begins = slow or notebook or item.get_closest_marker("browser") is not None
+        if item.get_closest_marker("uncompiled") is not None:
+            return False, slow, -size[item.path]
+        return True, not begins, -size[item.path]
 
     items.sort(key=place)
