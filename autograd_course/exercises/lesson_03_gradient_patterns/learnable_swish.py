@@ -12,12 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
-from autograd_course.grader.suspecting import returning
+from autograd_course.grader.suspecting import returned_by, returning
 
 
 def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
@@ -55,6 +58,23 @@ def of_beta(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
         return right, (formula(x, s) * g).sum().reshape(beta.shape)
 
     return returning(learnable_swish, backward)
+
+
+def lacks_inner_derivative(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Find a gradient of x without the inner derivative. Look at the shape for β, too."""
+    x, beta = inputs
+    given = x.reshape(-1), beta.reshape(1)
+    of_x, *rest = returned_by(function, given)
+    s = torch.sigmoid(beta * x).reshape(-1)
+    if not torch.allclose(of_x, s + given[0] * s * (1 - s)):
+        return None
+    hint = "The gradient of x lacks the inner derivative: the inner function of σ(βx) is βx."
+    if rest and rest[0] is not None and rest[0].dim() == 0:
+        hint += (
+            " There is a second mistake: if β has the shape (1,), your gradient of β has no dim. "
+            "It needs the shape of β."
+        )
+    return found("gradient-mismatch", "The gradient of `x` is wrong.", {}, hint)
 
 
 EXERCISE = FunctionExercise(
@@ -99,4 +119,5 @@ EXERCISE = FunctionExercise(
         ),
     },
     checks=CONDUCT,
+    causes=(lacks_inner_derivative,),
 )

@@ -100,6 +100,24 @@ class OutputSavedInAnotherShape(Function):
         return torch.exp(x - y) * grad_output.unsqueeze(-1)
 
 
+class BothSaved(Function):
+    """Two intermediate values are saved, and each alone spoils another second derivative."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return torch.sin(x).exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x.sin().exp(), x.cos())
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        y, slope = ctx.saved_tensors
+        return grad_output * y * slope
+
+
 class TwoSaved(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -182,6 +200,10 @@ LOST = (
          "ctx.save_for_backward(x, output.unsqueeze(-1))",
          ["ctx.save_for_backward(x, output)", "x, output = ctx.saved_tensors",
           "y = output.unsqueeze(-1)"]),
+    Lost(BothSaved, (X,), ["x.sin().exp()", "x.cos()"],
+         "ctx.save_for_backward(x.sin().exp(), x.cos())",
+         ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "y = x.sin().exp()",
+          "slope = x.cos()"]),
     Lost(TwoSaved, (X,), ["norm", "unit"], "ctx.save_for_backward(norm, unit, largest)",
          ["ctx.save_for_backward(largest, x)", "_, x = ctx.saved_tensors",
           "n = x.norm(dim=-1, keepdim=True)", "u = x / n"]),

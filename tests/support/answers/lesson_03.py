@@ -803,7 +803,20 @@ WRONG = [
         "missing-gradient",
         learnable(lambda each, beta: None),
     ),
-    backward("learnable-swish", "forgets the inner β", "gradient-mismatch", without_inner_beta),
+    backward(
+        "learnable-swish",
+        "forgets the inner β",
+        "gradient-mismatch",
+        without_inner_beta,
+        hint="lacks the inner derivative",
+    ),
+    backward(
+        "learnable-swish",
+        "forgets the inner β, and loses the axis of β",
+        "gradient-mismatch",
+        lambda ctx, x, beta, g: (without_inner_beta(ctx, x, beta, g)[0], (x * g).sum()),
+        hint="your gradient of β has no dim",
+    ),
     backward(
         "broadcast-multiply",
         "does not sum",

@@ -187,10 +187,26 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
     listed = finding.evidence.get("lost")
     if saving is None or backward is None or not saving.ctx or not isinstance(listed, list):
         return
-    if all(str(name).startswith("ctx.") for name in listed):
-        attributes, lost = [str(name).removeprefix("ctx.") for name in listed], []
+    lost = [str(name) for name in listed]
+    yield from _recomputed(definition, saving, backward, lost)
+    graph = _with_a_graph(definition, saving).values()
+    every = [
+        ast.unparse(arg)
+        for _, _, call in _calls_on_ctx(saving, "save_for_backward")
+        for arg in call.args
+    ]
+    if len(every := [text for text in every if text not in graph]) > len(lost):
+        yield from _recomputed(definition, saving, backward, every)
+
+
+def _recomputed(
+    definition: Definition, saving: Method, backward: Method, listed: Sequence[str]
+) -> Iterator[Fix]:
+    """Yield the fix that recomputes these saved values or attributes of ``ctx``."""
+    if all(name.startswith("ctx.") for name in listed):
+        attributes, lost = [name.removeprefix("ctx.") for name in listed], []
     else:
-        attributes, lost = [], [str(name) for name in listed]
+        attributes, lost = [], [*listed]
     saves = [*_calls_on_ctx(saving, "save_for_backward")]
     unpackings = [*_unpackings(backward)]
     if len(saves) != 1 or len(unpackings) != 1:
@@ -802,8 +818,9 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     if forward is None:
         return
     for place, _, value in _returned(forward):
-        for name in definition.parameters if isinstance(value, ast.Call) else ():
-            if name in ast.unparse(value):  # replace x.view_as(x) by x.clone()
+        taken = isinstance(value, ast.Call | ast.Subscript)
+        for name in definition.parameters if taken else ():
+            if name in ast.unparse(value):  # replace x.view_as(x) or x[:] by x.clone()
                 yield ((forward, _edit(place, parse(f"{name}.clone()"))),)
     edits = [(forward, _edit(place, _cloned(value))) for place, _, value in _returned(forward)]
     yield from ((edit,) for edit in edits)
