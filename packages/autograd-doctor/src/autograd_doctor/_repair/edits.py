@@ -2031,6 +2031,7 @@ LIKELY_FOR = {
         "something dropped",
         "another number",
         "another name",
+        "another length",
         "the same along another dim",
         "a transposed term",
         "a projection",
