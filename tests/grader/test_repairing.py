@@ -70,6 +70,26 @@ class ClippedReLU(torch.autograd.Function):
 """
 
 
+FROZEN = """
+import torch
+
+
+class FrozenTargetLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, prediction, target, weight):
+        ctx.save_for_backward(prediction, target, weight)
+        return (weight * (prediction - target) ** 2).mean()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        if not ctx.needs_input_grad[0]:
+            return None, None, None
+        prediction, target, weight = ctx.saved_tensors
+        grad = 2 * weight * (prediction - target) / prediction.numel()
+        return grad_output * grad, None, None
+"""
+
+
 @pytest.fixture(autouse=True)
 def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repairing, "SECONDS", 30.0)
@@ -102,6 +122,15 @@ ROWS = {
     "the square of the mean": (
         "gradient-penalty", PENALTY, ".square().mean()", ".mean().square()",
         "return (norms - 1).square().mean()",
+    ),
+    "a flag of any input": (
+        "frozen-target", FROZEN, "ctx.needs_input_grad[0]", "any(ctx.needs_input_grad)",
+        "if not ctx.needs_input_grad[0]:",
+    ),
+    "no flag": (
+        "frozen-target", FROZEN,
+        "if not ctx.needs_input_grad[0]:\n            return None, None, None\n        ", "",
+        "if not ctx.needs_input_grad[0]:",
     ),
     "the unbiased variance": (
         "batch-norm", NORM, "correction=0, ", "", "correction=0",

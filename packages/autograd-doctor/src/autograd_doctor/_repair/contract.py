@@ -1052,6 +1052,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
         for at, node in nodes_of(backward):
             if ast.unparse(node) == f"any({flags})":
                 yield ((backward, _edit(at, parse(f"{flags}[{position or 0}]"))),)
+        yield from _returned_early(backward, f"{flags}[{position or 0}]")
     for method, place, value in _gradients(definition, finding):
         at = place
         if isinstance(value, ast.Name):  # an earlier statement computed it
@@ -1066,6 +1067,19 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
             at, value = (stores[0], "value", None), stores[0].value
         wants = parse(f"{method.ctx}.needs_input_grad[{position or 0}]")
         yield ((method, _edit(at, ast.IfExp(wants, value, ast.Constant(None)))),)
+
+
+def _returned_early(backward: Method, flag: str) -> Iterator[Fix]:
+    """Yield the fix that returns first if no gradient is needed, and all others are ``None``."""
+    first = next((it for it in _statements(backward) if not _is_docstring(it[1])), None)
+    returns = [node for _, node in _statements(backward) if isinstance(node, ast.Return)]
+    match returns:
+        case [ast.Return(ast.Tuple(elts))] if first is not None and first[1] is not returns[0]:
+            nothing = [ast.unparse(it) for it in elts if isinstance(it, ast.Constant)]
+            if len(nothing) == len(elts) - 1 and {*nothing} == {"None"}:
+                none = ", ".join(["None"] * len(elts))
+                guard = _statement(f"if not {flag}:\n    return {none}")
+                yield ((backward, _edit(first[0], (guard, first[1]))),)
 
 
 def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
