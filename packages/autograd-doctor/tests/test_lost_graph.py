@@ -176,6 +176,32 @@ class HelperWithoutGrad(Function):
         return grad_output * slope(x)
 
 
+def cube_root(x: Tensor) -> Tensor:
+    return torch.from_numpy(x.detach().numpy() ** (1 / 3))
+
+
+class SolvedAgain(Function):
+    """Forward and backward both call a solver, which has no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return cube_root(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output / (3 * cube_root(x) ** 2)
+
+
+def test_a_solver_that_backward_calls_again_is_named() -> None:
+    finding = diagnose(SolvedAgain, X.abs() + 1, double_backward=True).findings[0]
+
+    assert finding.rule == "silent-double-backward"
+    assert "`backward` calls `cube_root`." in finding.message
+    assert "`forward` calls `cube_root`, too." in finding.hint
+
+
 @dataclass(frozen=True)
 class Lost:
     fn: type[Function]

@@ -86,6 +86,21 @@ def line_with(
     return ""
 
 
+def shared_helper(function: type, line: str) -> str:
+    """Return a function that ``forward`` and ``backward`` both call and that contains this line.
+
+    Return ``""`` if there is none.
+    """
+    forward, backward = (inspect.unwrap(getattr(function, it)) for it in ("forward", "backward"))
+    for name in backward.__code__.co_names:
+        held = getattr(backward, "__globals__", {}).get(name)
+        lines, _ = own_source(held) or ([], 0)
+        inside = any(text.split("#")[0].strip() == line for text in lines)
+        if inside and name in forward.__code__.co_names:
+            return str(name)
+    return ""
+
+
 # Functions of ``torch`` that create a tensor in the default dtype, unless they are given a dtype.
 CREATORS = ("zeros", "ones", "empty", "full", "eye", "rand", "randn", "linspace")
 

@@ -348,13 +348,15 @@ class LostGraph:
     ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds the names of
     the values, from the source if possible. ``line`` is the line of source code that causes the
     problem. If the value is a copy or a view of an input or output, ``copied`` is the name of this
-    input or output.
+    input or output. If the line is in a function that ``forward`` calls, too, ``helper`` is the
+    name of this function.
     """
 
     place: Literal["saved", "attribute", "backward"]
     names: tuple[str, ...]
     line: str = ""
     copied: str = ""
+    helper: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from autograd_doctor._numerics.finite_differences import (
 )
 from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._source import line_with, saved_arguments
+from autograd_doctor._source import line_with, saved_arguments, shared_helper
 from autograd_doctor.evidence import (
     OTHER,
     RANDOM,
@@ -431,5 +431,5 @@ def _cut(function: type) -> LostGraph | None:
     """Find an expression in ``backward``'s source that cuts the graph, such as ``.detach()``."""
     for call in CUTS:
         if line := line_with(function, call.replace("…)", ""), methods=("backward",)):
-            return LostGraph("backward", (call,), line)
+            return LostGraph("backward", (call,), line, helper=shared_helper(function, line))
     return None

@@ -152,6 +152,8 @@ def _because(cause: LostGraph) -> str:
     several = len(cause.names) > 1
     has, it, is_ = ("have", "they", "are") if several else ("has", "it", "is")
     kind = "inputs nor outputs" if several else "an input nor an output"
+    if cause.helper:
+        return f"`backward` calls `{cause.helper}`. There, {names} gives values without a graph."
     if cause.place == "backward":
         return f"In `backward`, {names} gives values without a graph."
     if cause.place == "attribute":
@@ -172,6 +174,11 @@ def _because(cause: LostGraph) -> str:
 
 def _recipe(cause: LostGraph) -> str:
     """Explain how to keep the graph."""
+    if cause.helper:
+        return (
+            f"`forward` calls `{cause.helper}`, too. Do not call it again in `backward`: save the "
+            "output of `forward`, which has a graph, or pass the input to `apply` there."
+        )
     if cause.place == "backward":
         return (
             "Compute with tensors only, and without "
