@@ -25,7 +25,9 @@ PINS = (SUPPORT / "colab" / "requirements.txt").read_text(encoding="utf-8").spli
 PINNED = [Requirement(line) for line in PINS if not line.startswith("#")]
 SHOWN = ("notebooks/00_start_here", "solutions/01_template")
 WIDGETS = sorted(
-    path for path in ROOT.glob("tests/test_*.py") if "mark.colab" in path.read_text("utf-8")
+    path
+    for path in (ROOT / "tests" / "visualize").rglob("test_*.py")
+    if "mark.colab" in path.read_text("utf-8")
 )
 
 
@@ -81,7 +83,8 @@ def test_the_widgets_hold_their_tests_there() -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "colab")
     # ipywidgets uses features that Python and traitlets have deprecated.
     command = [PYTHON, "-m", "pytest", *options, "-W", "ignore::DeprecationWarning", *WIDGETS]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_XDIST_WORKER": ""}
+    sources = os.pathsep.join(map(str, (ROOT, *ROOT.glob("packages/*/src"))))
+    environment = {**os.environ, "PYTHONPATH": sources, "PYTEST_XDIST_WORKER": ""}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
     )

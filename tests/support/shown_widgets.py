@@ -76,7 +76,7 @@ SHOWN = {
     ),
     "ste-lab": Shown(
         'ste_lab("sign", "clipped")',
-        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward: x = 3 becomes 1",
+        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward maps x = 3 to 1.",
     ),
     "jacobian-view": Shown(
         "jacobian_view(HalfSoftmax, qkv[0, :3])",
@@ -84,7 +84,7 @@ SHOWN = {
     ),
     "memory-timeline": Shown(
         "memory_timeline(attend, torch.randn(64, 32), budget=8192)",
-        ".ac-memory", "16 KiB kept", 'input[aria-label="step"]', "End", "0 bytes kept",
+        ".ac-memory", "16 KiB saved", 'input[aria-label="step"]', "End", "0 bytes saved",
     ),
     "attention-tiles": Shown(
         "attention_tiles(*qkv, block=(2, 2))",

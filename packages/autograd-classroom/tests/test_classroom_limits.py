@@ -65,10 +65,10 @@ def test_only_an_exercise_that_takes_long_has_more_time() -> None:
 @pytest.mark.thorough
 def test_an_honest_answer_that_computes_for_seven_seconds_is_graded() -> None:
     once = f"""
+import functools
 import time
+@functools.cache
 def slowly():
-    global slowly
-    slowly = lambda: None
     until = time.process_time() + {HONEST}
     while time.process_time() < until: pass
 """

@@ -47,7 +47,7 @@ def _require_documents(found: Diagnosis) -> None:
     json.loads(as_json(found))
     for page in (found._repr_html_(), as_page(found)):
         assert unbalanced(page) == []
-    assert found.ok == (not any(f.severity == "error" for f in found.findings))
+    assert (found.ok is False) == any(f.severity == "error" for f in found.findings)
 
 
 class _Tags(HTMLParser):
