@@ -95,6 +95,32 @@ def test_what_answers_use_is_not_spoken_of(source: str) -> None:
     assert (found.forbidden, found.remarks) == ((), ())
 
 
+# Values for an attribute of ctx, and whether they can hide a tensor.
+ON_CTX = {
+    "tuple(d for d in range(3))": False,
+    "list(reversed(list(enumerate(steps))))": False,
+    "sorted(steps, key=lambda step: -step)": False,
+    "tuple(zip(steps, reversed(steps)))": False,
+    "lambda: x": True,
+    "[lambda: x]": True,
+    "(t for t in (x,))": True,
+    "tuple((lambda: t) for t in (x,))": True,
+    "{'kept': reversed([x])}": True,
+    "list(repeat(iter([x]), 1))": True,
+    "list(map(iter, [[x]]))": True,
+    "dict(kept=lambda: x)": True,
+}
+
+
+@pytest.mark.parametrize(("value", "hides"), ON_CTX.items(), ids=ON_CTX)
+def test_what_ctx_hides_is_named_where_bytes_are_counted(value: str, hides: bool) -> None:
+    found = read(
+        [f"def forward(ctx, x, steps):\n    ctx.kept = {value}"], CATALOGUE["scaled-sigmoid"]
+    )
+
+    assert [("ctx.kept" in str(use)) for use in found.forbidden] == [True] * hides
+
+
 def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:
     source = "import torch\ndef f(y, x): return torch.autograd.grad(y, x)"
 

@@ -16,6 +16,8 @@ from autograd_course.grader.reading.meaning import (
 _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_for_backward`"
 _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
+_READING = {"list", "tuple", "set", "sorted", "sum", "len", "max", "min", "any", "all"}
+_READ = {"reversed", "zip", "filter"}  # their elements are those of their arguments
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
@@ -99,7 +101,7 @@ class _Stored:
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value
-            ) if any(map(_hides, ast.walk(value))):
+            ) if _hides(value):
                 yield (
                     node,
                     (
@@ -124,12 +126,22 @@ class _Stored:
         return node.id if isinstance(node, ast.Name) else ""
 
 
-def _hides(node: ast.AST) -> bool:
-    if isinstance(node, ast.Lambda | ast.GeneratorExp):
+def _hides(node: ast.AST, read: bool = False) -> bool:
+    """Whether the value of an expression contains a function or an iterator.
+
+    An iterator is harmless if a call such as ``list`` has ``read`` it. Only its elements remain.
+    """
+    if isinstance(node, ast.Lambda):
+        return not read  # such as the key of a sort
+    if isinstance(node, ast.GeneratorExp):
+        return not read or _hides(node.elt)
+    if isinstance(node, ast.keyword):
+        return _hides(node.value, read)
+    called = node.func if isinstance(node, ast.Call) else None
+    name = called.id if isinstance(called, ast.Name) else ""
+    if name in _HIDING and not (read and name in _READ):
         return True
-    return (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _HIDING
-    )
+    return any(_hides(it, name in _READING | _READ) for it in ast.iter_child_nodes(node))
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:

@@ -115,6 +115,22 @@ class TwoFactors(Function):
         return grad_output
 
 
+class TwoFactorsBackward(Function):
+    """Two steps of a recurrence; forward stores an iterator, which ends after one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        factors = [2.0, 3.0]
+        ctx.factors = reversed(factors)
+        return 6 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        for factor in ctx.factors:
+            grad_output = grad_output * factor
+        return grad_output
+
+
 class Triple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -1945,5 +1961,12 @@ MISTAKES += [
         lambda: (draw(3, 4),),
         ["factors = ctx.factors"],
         ["factors = list(ctx.factors)"],
+    ),
+    Mistake(
+        "an iterator on ctx",
+        TwoFactorsBackward,
+        lambda: (draw(3, 4),),
+        ["ctx.factors = reversed(factors)"],
+        ["ctx.factors = list(reversed(factors))"],
     ),
 ]

@@ -1185,11 +1185,17 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
 
 
 def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that change a copy of an attribute of ``ctx`` instead of the attribute itself."""
+    """Yield fixes that change a copy of an attribute of ``ctx``, or store a list in it."""
     method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
+    saving = definition.saving
+    name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")
+    if saving is not None and "copy" not in finding.evidence:
+        for _, node in _statements(saving):
+            if isinstance(node, ast.Assign) and _is_on(node.targets[0], saving.ctx, name):
+                listed = parse(f"list({ast.unparse(node.value)})")
+                yield ((saving, _edit((node, "value", None), listed)),)
     if method is None or not copied:
         return
-    name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")
     copied = copied.replace("ctx.", f"{method.ctx}.")
     reads = [
         place

@@ -116,7 +116,7 @@ def _how_altered(altered: Sequence[str]) -> tuple[str, Mapping[str, str]]:
         return "", {}
     attribute, what, copy = altered
     if what == AN_ITERATOR:
-        return _USED_UP.format(attribute), {}
+        return _USED_UP.format(attribute), {"attribute": attribute}
     first = f"changes `{attribute}` ({what})" if what else f"deletes `{attribute}`"
     instead = f"change a copy, such as `{copy}`" if copy else "leave the attribute as it is"
     return _ALTERED.format(first, instead), {"attribute": attribute, "copy": copy}
