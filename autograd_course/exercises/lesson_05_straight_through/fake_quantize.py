@@ -172,6 +172,10 @@ EXERCISE = FunctionExercise(
         "on the step, too, through x / step.": with_slope(
             lambda v, inside, low, high: torch.where(inside, v.round(), v.clamp(low, high))
         ),
+        "Inside the bounds, the gradient of the step is 0, as if the rounding changed nothing. y "
+        "is the step times the level, so this gradient is the level minus x / step.": with_slope(
+            lambda v, inside, low, high: torch.where(inside, 0 * v, v.clamp(low, high))
+        ),
         "The term -x / step of the gradient of the step is subtracted outside the bounds, too. "
         "There the level is constant, and only the bound remains.": with_slope(
             lambda v, inside, low, high: v.round().clamp(low, high) - v

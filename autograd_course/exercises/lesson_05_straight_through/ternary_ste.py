@@ -72,6 +72,12 @@ def as_for_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return grad_x, -grad_x.sum()
 
 
+def by_sign_of_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradients in which the sign of x decides about the gradient of the threshold."""
+    grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
+    return grad_x, -(grad_x * x.sign()).sum()
+
+
 def with_grad_x(of_x: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
     """Return a suspect in which another factor multiplies the gradient of x."""
 
@@ -185,6 +191,10 @@ EXERCISE = FunctionExercise(
         "The two windows are exchanged, so the threshold gets the wrong sign.": windows(low, high),
         "The threshold gets minus the gradient of x, as if both clips contained x - t. The second "
         "one contains x + t, so its part has the other sign.": returning(ternary, as_for_x),
+        "The sign of x decides about the gradient of the threshold here. The window decides: the "
+        "clip of x - t contributes minus a half, and the clip of x + t contributes a half.": (
+            returning(ternary, by_sign_of_x)
+        ),
         "Each sign has its own clip, around its own jump. Neither clip has a window around "
         "0.": one_clip,
     },

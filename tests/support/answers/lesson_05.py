@@ -354,6 +354,23 @@ CAUSES = [
         "rounded down",
     ),
     Wrong(
+        "ternary-ste",
+        "the sign of x for the threshold",
+        "gradient-mismatch",
+        changed(
+            "TernarySTE",
+            ("(grad_output * (lower - upper)).sum() / 2", "-(grad_x * x.sign()).sum()"),
+        ),
+        "The sign of x decides",
+    ),
+    Wrong(
+        "fake-quantize",
+        "no gradient for the step inside the bounds",
+        "missing-dependency",
+        changed("FakeQuantize", ("v.round() - v", "0 * v")),
+        "as if the rounding changed nothing",
+    ),
+    Wrong(
         "fake-quantize",
         "forgets the level",
         "gradient-mismatch",

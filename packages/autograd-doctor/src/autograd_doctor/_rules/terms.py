@@ -480,6 +480,7 @@ GLUE = (
     *("addition", "subtraction", "negation", "transpose", "t", "permute", "unsqueeze", "squeeze"),
     *("expand", "view", "reshape", "select", "slice", "clone", "alias"),
 )
+ARITHMETIC = ("multiplication", "division", "reciprocal", "power", "square")
 FEWEST = 6  # if the whole tensor is one slice, fewer elements may match by chance
 
 
@@ -489,7 +490,7 @@ def missing_dependency(m: Mismatch) -> str | None:
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
             named = f". The missing term is `{term}`" if term else ""
-            if _is_glue(cut):
+            if _is_glue(cut, of_reference=m.evidence.values.reference_outputs is not None):
                 return (
                     f"the gradient of `{m.name}` does not include all paths from `{m.name}` to the "
                     f"output: `backward` treats a result that depends on `{m.name}` as a constant"
@@ -513,13 +514,15 @@ def missing_dependency(m: Mismatch) -> str | None:
     return _row_term(m)
 
 
-def _is_glue(cut: str) -> bool:
-    """Whether a path consists only of operations such as views and additions.
+def _is_glue(cut: str, *, of_reference: bool) -> bool:
+    """Whether a path consists only of operations that are not worth naming in the report.
 
-    A path through these operations is not worth naming in the report.
+    These are operations such as views and additions, and any arithmetic of a reference, because the
+    author may have written it differently.
     """
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
-    return all(name.split(" ")[-1] in GLUE for name in named)
+    glue = (*GLUE, *ARITHMETIC) if of_reference else GLUE
+    return all(name.split(" ")[-1] in glue for name in named)
 
 
 def _output_path(m: Mismatch) -> str | None:
