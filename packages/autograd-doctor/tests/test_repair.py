@@ -132,6 +132,19 @@ def test_a_learner_can_be_told_what_each_edit_is_about() -> None:
     assert kinds == edits.SAID.keys()
 
 
+def test_both_methods_copy_their_argument_if_both_read_its_memory() -> None:
+    repair = diagnose(repairable.ReversedMemory, draw(3, 4)).repair
+    assert repair is not None
+
+    assert [line.strip() for it in repair.changes for line in it.after] == [
+        "x = x.contiguous()",
+        "return reversed_memory(x)",
+        "grad_output = grad_output.contiguous()",
+        "return reversed_memory(grad_output)",
+    ]
+    assert not repair.left
+
+
 def test_no_edit_is_right_only_because_two_lengths_are_equal() -> None:
     assert diagnose(repairable.GroupedHeads, (draw(4, 3), draw(2, 3))).repair is None
 

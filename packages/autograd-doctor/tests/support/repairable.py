@@ -131,6 +131,22 @@ class TwoFactorsBackward(Function):
         return grad_output
 
 
+def reversed_memory(x: Tensor) -> Tensor:
+    return x.as_strided((x.numel(),), (1,)).flip(0).reshape(x.shape)
+
+
+class ReversedMemory(Function):
+    """All elements in reverse order; both methods read the memory of their argument."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return reversed_memory(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return reversed_memory(grad_output)
+
+
 class Triple(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, z: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import chain, combinations, product
 
 from autograd_doctor._repair.edits import Edit, Place, parse
 from autograd_doctor._repair.source import Fix, Method
@@ -754,13 +754,20 @@ def make_contiguous(definition: Definition, finding: Finding) -> Iterator[Fix]:
                 case ast.Call(ast.Attribute(value, "view")):
                     func = ast.Attribute(value, "reshape", ast.Load())
                     yield ((method, _edit(place, ast.Call(func, node.args, node.keywords))),)
-    for method in methods:
-        places = [pair for pair in _statements(method) if not _is_docstring(pair[1])]
-        place, first = places[0]
-        for arg in method.tree.args.args:
-            if arg.arg != method.ctx:
-                copy = _statement(f"{arg.arg} = {arg.arg}.contiguous()")
-                yield ((method, _edit(place, (copy, first))),)
+    copies = {name: [*_contiguous_arguments(definition[name])] for name in ("forward", "backward")}
+    yield from ((it,) for name in names for it in copies[name])
+    yield from product(copies["forward"], copies["backward"])
+
+
+def _contiguous_arguments(method: Method | None) -> Iterator[tuple[Method, Edit]]:
+    """Yield edits that copy one argument of a method into contiguous memory first."""
+    if method is None:
+        return
+    place, first = next(pair for pair in _statements(method) if not _is_docstring(pair[1]))
+    for arg in method.tree.args.args:
+        if arg.arg != method.ctx:
+            copy = _statement(f"{arg.arg} = {arg.arg}.contiguous()")
+            yield method, _edit(place, (copy, first))
 
 
 def _is_docstring(node: ast.stmt) -> bool:
