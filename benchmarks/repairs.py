@@ -166,7 +166,8 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
         rule = verdict.finding.rule if verdict.finding else ""
         if not repair.left:  # a constraint of the exercise may still be broken
             families = ("contract", "linearity", "values", "state")
-            return verdict.status == "passed" or RULES[rule].family not in families
+            other = bool(rule) and RULES[rule].family not in families
+            return verdict.status == "passed" or other
         return rule != repair.removes and _leaves(repair, [verdict.finding])
     options = {"reference": scope["reference"]} if "reference" in scope else {}
     if repair.left:

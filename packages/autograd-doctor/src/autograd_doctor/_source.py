@@ -91,13 +91,11 @@ def shared_helper(function: type, line: str) -> str:
 
     Return ``""`` if there is none.
     """
-    forward, backward = (inspect.unwrap(getattr(function, it)) for it in ("forward", "backward"))
-    for name in backward.__code__.co_names:
-        held = getattr(backward, "__globals__", {}).get(name)
-        lines, _ = own_source(held) or ([], 0)
-        inside = any(text.split("#")[0].strip() == line for text in lines)
-        if inside and name in forward.__code__.co_names:
-            return str(name)
+    in_forward = dict(_helpers(function, "forward"))
+    for name, text in _helpers(function, "backward"):
+        inside = any(it.split("#")[0].strip() == line for it in text.splitlines())
+        if inside and name in in_forward:
+            return name
     return ""
 
 
@@ -134,11 +132,19 @@ def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
         if known is None:
             continue
         yield "".join(known[0])
-        around = getattr(method, "__globals__", {})
-        for called in method.__code__.co_names:
-            held = inspect.unwrap(it) if callable(it := around.get(called)) else None
-            if getattr(held, "__globals__", None) is around and (found := own_source(held)):
-                yield "".join(found[0])
+        yield from (text for _, text in _helpers(function, name))
+
+
+def _helpers(function: type, method: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and the source of the functions in the same module that a method calls."""
+    caller = inspect.unwrap(getattr(function, method))
+    if own_source(caller) is None:
+        return
+    around = getattr(caller, "__globals__", {})
+    for name in caller.__code__.co_names:
+        held = inspect.unwrap(it) if callable(it := around.get(name)) else None
+        if getattr(held, "__globals__", None) is around and (found := own_source(held)):
+            yield name, "".join(found[0])
 
 
 def _tree_of(text: str) -> ast.AST:

@@ -125,37 +125,34 @@ def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
 def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]:
     """Return an attribute of ``ctx`` that a backward pass changes, as in :class:`Comparison`."""
     nodes = custom_nodes(run.tensors, depth=1)
-    before = [
-        (node, name, value, _held(value)) for node in nodes for name, value in vars(node).items()
-    ]
-    for _, name, value, _ in before:
-        if isinstance(value, Iterator):
+    before = [(node, name, _snapshot(it)) for node in nodes for name, it in vars(node).items()]
+    for _, name, was in before:
+        if isinstance(was, Iterator):
             return f"ctx.{name}", AN_ITERATOR, ""
     attempt(lambda: gradients(run, copies(grad_outputs), retain_graph=True))
-    for node, name, value, was in before:
-        now, own = _held(vars(node).get(name)), f"ctx.{name}"
-        if name not in vars(node):
+    for node, name, was in before:
+        own, held = f"ctx.{name}", vars(node)
+        if name not in held:
             return own, "", ""
+        now = held[name]
         if now is None and was is not None:
             return own, "None afterwards", ""
-        if isinstance(value, Tensor) and changed([was], [now]):
+        if type(now) is not type(was):
+            return own, "another type afterwards", ""
+        if isinstance(was, Tensor) and changed([was], [now]):
             return own, "other numbers afterwards", f"{own}.clone()"
-        if isinstance(value, list) and len(was) != len(now):
+        if isinstance(was, list) and len(was) != len(now):
             return own, f"{len(was)} elements before, {len(now)} afterwards", f"list({own})"
-        if is_number(value) and was != now:
+        if is_number(was) and was != now:
             return own, f"{number(was)} before, {number(now)} afterwards", ""
     return ()
 
 
-def _held(value: Any) -> Any:
+def _snapshot(value: Any) -> Any:
     """Return a copy of a list or a tensor, and any other value itself."""
-    return (
-        value.clone()
-        if isinstance(value, Tensor)
-        else list(value)
-        if isinstance(value, list)
-        else value
-    )
+    if isinstance(value, Tensor):
+        return value.clone()
+    return list(value) if isinstance(value, list) else value
 
 
 def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:

@@ -199,6 +199,21 @@ def averaging(ctx: Any, g: Tensor) -> Tensor:
     return g.expand(ctx.rows, -1) * ctx.count
 
 
+def replacing_a_number(ctx: Any, g: Tensor) -> Tensor:
+    slope, ctx.slope = ctx.slope, torch.full_like(g, 5.0)
+    return slope * g
+
+
+def replacing_a_tensor(ctx: Any, g: Tensor) -> Tensor:
+    slope, ctx.slope = ctx.slope, 5.0
+    return slope * g
+
+
+def replacing_a_list(ctx: Any, g: Tensor) -> Tensor:
+    slopes, ctx.slopes = ctx.slopes, 5.0
+    return slopes[0] * g if isinstance(slopes, list) else slopes * g
+
+
 def remembering(ctx: Any, g: Tensor) -> Tensor:
     if not hasattr(ctx, "slope"):
         ctx.slope = ctx.saved_tensors[0].cos()
@@ -439,6 +454,13 @@ WITNESSES = [
              accumulating), (X,)),
     Case("not-reentrant", "a factor divided in place",
          raw(lambda ctx, x: (keep(ctx, rows=len(x), count=1.0), x.mean(0))[1], averaging), (X,)),
+    Case("not-reentrant", "a number that becomes a tensor",
+         raw(lambda ctx, x: (keep(ctx, slope=2.0), 2 * x)[1], replacing_a_number), (X,)),
+    Case("not-reentrant", "a tensor that becomes a number",
+         raw(lambda ctx, x: (keep(ctx, slope=torch.full_like(x, 2.0)), 2 * x)[1],
+             replacing_a_tensor), (X,)),
+    Case("not-reentrant", "a list that becomes a number",
+         raw(lambda ctx, x: (keep(ctx, slopes=[2.0]), 2 * x)[1], replacing_a_list), (X,)),
     Case("not-reentrant", "an iterator that is read to its end",
          raw(lambda ctx, x: (keep(ctx, factors=iter((2.0, 3.0))), 6 * x)[1], factor_by_factor), (X,)),
     Case("not-reentrant", "what the first backward has taken away",
