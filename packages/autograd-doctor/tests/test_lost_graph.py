@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -200,6 +201,36 @@ def test_a_solver_that_backward_calls_again_is_named() -> None:
     assert finding.rule == "silent-double-backward"
     assert "`backward` calls `cube_root`." in finding.message
     assert "`forward` calls `cube_root`, too." in finding.hint
+
+
+def exponential(x: Tensor) -> Tensor:
+    return x.detach().exp()
+
+
+def power(rate: float, x: Tensor) -> Tensor:
+    return (rate * x).exp()
+
+
+class PartialForward(Function):
+    """Forward is a partial function, which has no source of its own."""
+
+    forward = staticmethod(partial(power, 1.0))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * exponential(x)
+
+
+def test_a_forward_without_source_calls_no_known_solver() -> None:
+    finding = diagnose(PartialForward, X, double_backward=True).findings[0]
+
+    assert finding.rule == "silent-double-backward"
+    assert "In `backward`, `.detach()` gives values without a graph." in finding.message
 
 
 @dataclass(frozen=True)
