@@ -29,23 +29,32 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
-# The shape of x, and the wrong shape of the gradient of two biases.
-WRONG_SUMS = {
-    ((4, 3), ()): "For a batch, the gradient of the bias is a single number, so it was summed over "
-    "all dims. The bias has one number for each output feature. Sum only over the rows.",
-    ((4, 3), (4,)): "For a batch, the gradient of the bias has one number for each row, so it was "
-    "summed over the output features. The bias has one number for each feature. Sum over the rows.",
+# The shape of x, the wrong shape of the gradient for two biases, and the hint
+WRONG_SUMS = (
+    (
+        (4, 3),
+        (),
+        "For a batch, the gradient of the bias is a single number, so it was summed over all dims. "
+        "The bias has one number for each output feature. Sum only over the rows.",
+    ),
+    (
+        (4, 3),
+        (4,),
+        "For a batch, the gradient of the bias has one number for each row, so it was summed over "
+        "the output features. The bias has one number for each feature. Sum over the rows.",
+    ),
     (
         (3,),
         (),
-    ): "Without leading dimensions, the gradient of the bias is a single number. PyTorch's "
-    "sum runs over all dims if it gets an empty list of dims. Then there is nothing to add up.",
-}
+        "Without leading dimensions, the gradient of the bias is a single number. PyTorch's sum "
+        "runs over all dims if it gets an empty list of dims. Then there is nothing to add up.",
+    ),
+)
 
 
 def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Find a gradient of the bias that is summed over all dims, or over the features."""
-    for (shape, wrong), hint in WRONG_SUMS.items():
+    for shape, wrong, hint in WRONG_SUMS:
         given = (torch.ones(it, dtype=torch.float64) for it in (shape, (2, 3), (2,)))
         if returned_by(function, tuple(given))[2].shape == wrong:
             return found("gradient-shape", "The gradient of the bias has the wrong dims.", {}, hint)

@@ -108,8 +108,8 @@ class Precisions:
         nan is meant. If the outputs are all right, only ``backward`` is examined.
         """
         values = found.single or found.double
-        lost = finite if plain else (lambda these: not _nan(these))
-        only_backward = lost(values[:-gradients_wanted])
+        outputs = values[:-gradients_wanted]
+        only_backward = finite(outputs) if plain else not _nan(outputs)
 
         def passes(inputs: Inputs) -> Callable[[], object]:
             forward = partial(self.session.run, move, inputs=inputs)

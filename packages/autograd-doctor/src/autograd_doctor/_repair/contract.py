@@ -190,13 +190,14 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
     lost = [str(name) for name in listed]
     yield from _recomputed(definition, saving, backward, lost)
     graph = _with_a_graph(definition, saving).values()
-    every = [
+    saved = (
         ast.unparse(arg)
         for _, _, call in _calls_on_ctx(saving, "save_for_backward")
         for arg in call.args
-    ]
-    if len(every := [text for text in every if text not in graph]) > len(lost):
-        yield from _recomputed(definition, saving, backward, every)
+    )
+    without_graph = [text for text in saved if text not in graph]
+    if len(without_graph) > len(lost):
+        yield from _recomputed(definition, saving, backward, without_graph)
 
 
 def _recomputed(
@@ -425,10 +426,7 @@ def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     ctx = method.ctx
     reads = [place for place, node in nodes_of(method) if _is_on(node, ctx, "saved_tensors")]
     if len(reads) > 1 and "saved" not in _locals(method):
-        first = _edit(
-            (method.tree, "body", 0),
-            (_statement(f"saved = {ctx}.saved_tensors"), method.tree.body[0]),
-        )
+        first = _at_start(method, f"saved = {ctx}.saved_tensors")
         yield ((method, first), *((method, _edit(place, parse("saved"))) for place in reads))
 
 
@@ -763,15 +761,9 @@ def _contiguous_arguments(method: Method | None) -> Iterator[tuple[Method, Edit]
     """Yield edits that copy one argument of a method into contiguous memory first."""
     if method is None:
         return
-    place, first = next(pair for pair in _statements(method) if not _is_docstring(pair[1]))
     for arg in method.tree.args.args:
         if arg.arg != method.ctx:
-            copy = _statement(f"{arg.arg} = {arg.arg}.contiguous()")
-            yield method, _edit(place, (copy, first))
-
-
-def _is_docstring(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            yield method, _at_start(method, f"{arg.arg} = {arg.arg}.contiguous()")
 
 
 def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
@@ -791,6 +783,19 @@ def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         for place, _, value in _returned(forward):
             if ast.unparse(value) == f"{name}.clone()":
                 yield (saving, mark), (forward, _edit(place, parse(name)))
+
+
+def _first_statement(method: Method) -> ast.stmt:
+    """Return the first statement after the docstring."""
+    body = method.tree.body
+    return body[-1 if len(body) == 1 else int(ast.get_docstring(method.tree) is not None)]
+
+
+def _at_start(method: Method, text: str) -> Edit:
+    """Return an edit that inserts a statement at the start of a method, after its docstring."""
+    first = _first_statement(method)
+    place: Place = (method.tree, "body", method.tree.body.index(first))
+    return _edit(place, (_statement(text), first))
 
 
 def _before_return(method: Method, text: str) -> Edit:
@@ -1078,15 +1083,13 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 def _returned_early(backward: Method, flag: str) -> Iterator[Fix]:
     """Yield the fix that returns first if no gradient is needed, and all others are ``None``."""
-    first = next((it for it in _statements(backward) if not _is_docstring(it[1])), None)
     returns = [node for _, node in _statements(backward) if isinstance(node, ast.Return)]
     match returns:
-        case [ast.Return(ast.Tuple(elts))] if first is not None and first[1] is not returns[0]:
+        case [ast.Return(ast.Tuple(elts))] if _first_statement(backward) is not returns[0]:
             nothing = [ast.unparse(it) for it in elts if isinstance(it, ast.Constant)]
             if len(nothing) == len(elts) - 1 and {*nothing} == {"None"}:
                 none = ", ".join(["None"] * len(elts))
-                guard = _statement(f"if not {flag}:\n    return {none}")
-                yield ((backward, _edit(first[0], (guard, first[1]))),)
+                yield ((backward, _at_start(backward, f"if not {flag}:\n    return {none}")),)
 
 
 def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
@@ -1124,8 +1127,7 @@ def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
             and ast.unparse(node.value) == name
         ]
         attribute = kept[0].attr if kept and isinstance(kept[0], ast.Attribute) else name
-        text = f"{saving.ctx}.{attribute} = {name}"
-        first = _edit((saving.tree, "body", 0), (_statement(text), saving.tree.body[0]))
+        first = _at_start(saving, f"{saving.ctx}.{attribute} = {name}")
         begin = () if kept else ((saving, first),)
         for places in numbers.values():
             uses = parse(f"{method.ctx}.{attribute}")

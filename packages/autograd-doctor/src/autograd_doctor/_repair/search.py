@@ -20,6 +20,7 @@ from operator import itemgetter
 from autograd_doctor._execution.time_limit import TimeUp
 from autograd_doctor._repair.contract import (
     Definition,
+    Saved,
     fixes_for,
     more_saved,
     nodes_of,
@@ -30,6 +31,7 @@ from autograd_doctor._repair.edits import (
     KINDS,
     SAVING,
     Edit,
+    Place,
     concerning,
     edits_of,
     parse,
@@ -305,14 +307,8 @@ def _with_more_saved(
         and isinstance(node.ctx, ast.Load)
         and node.id not in (backward.ctx, "torch", "F", "math")
     ]
-    for saved in more_saved(Definition(runner.methods)):
-        edits = (Edit("something else saved", 1.3, it, parse(saved.name)) for it in places)
-        fixes = (((backward, edit),) for edit in edits if concerns(edit))
-        for fix, right in runner.gradients_if_saved(fixes, saved, wrong):
-            if right and all(right):
-                yield from _candidate((*fix, *saved.fix))
-            if runner.now() > deadline:
-                return
+    more = ((saved, [saved.name]) for saved in more_saved(Definition(runner.methods)))
+    yield from _with_values(runner, backward, wrong, concerns, deadline, places, more)
 
 
 # Rules whose cause may be the shape of an input that backward has to know.
@@ -328,8 +324,35 @@ def _with_shapes_kept(
 ) -> Iterator[Candidate]:
     """Yield edits of ``backward`` that read a shape which ``forward`` does not store on ``ctx``."""
     places = [place for place, node in nodes_of(backward) if _is_a_length(node)]
-    for saved in shapes_kept(Definition(runner.methods)):
-        texts = [saved.name, *(f"{saved.name}[{dim}]" for dim in (-1, 0, 1))]
+    more = (
+        (saved, [saved.name, *(f"{saved.name}[{dim}]" for dim in (-1, 0, 1))])
+        for saved in shapes_kept(Definition(runner.methods))
+    )
+    yield from _with_values(runner, backward, wrong, concerns, deadline, places, more)
+
+
+def _is_a_length(node: ast.AST) -> bool:
+    """Whether an expression calculates with lengths, counts or whole shapes."""
+    kinds = ast.BinOp | ast.Subscript | ast.Call | ast.Tuple | ast.Attribute
+    if not isinstance(node, kinds) or isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+        return False
+    parts = [*ast.walk(node)]
+    return any(isinstance(it, ast.Name) and it.id in ("int", "len") for it in parts) or any(
+        isinstance(it, ast.Attribute) and it.attr in ("shape", "numel", "size") for it in parts
+    )
+
+
+def _with_values(
+    runner: Runner,
+    backward: Method,
+    wrong: Sequence[int],
+    concerns: Callable[[Edit], bool],
+    deadline: float,
+    places: Sequence[Place],
+    more: Iterable[tuple[Saved, Sequence[str]]],
+) -> Iterator[Candidate]:
+    """Yield edits that put values into places of ``backward``, and save what these values need."""
+    for saved, texts in more:
         edits = (
             Edit("something else saved", 1.3, it, parse(text)) for it in places for text in texts
         )
@@ -339,22 +362,6 @@ def _with_shapes_kept(
                 yield from _candidate((*fix, *saved.fix))
             if runner.now() > deadline:
                 return
-
-
-def _is_a_length(node: ast.AST) -> bool:
-    """Whether an expression calculates with lengths, counts or whole shapes."""
-    of_numbers = ast.BinOp | ast.Subscript | ast.Call | ast.Tuple | ast.Attribute
-    if not isinstance(node, of_numbers) or not isinstance(
-        getattr(node, "ctx", ast.Load()), ast.Load
-    ):
-        return False
-    return any(
-        it.attr in ("shape", "numel", "size")
-        if isinstance(it, ast.Attribute)
-        else it.id in ("int", "len")
-        for it in ast.walk(node)
-        if isinstance(it, ast.Attribute | ast.Name)
-    )
 
 
 def _with_formulas(

@@ -89,7 +89,8 @@ def _describe_overflow(
         seen["line"] = call.line
     masked = call.masked is not None
     what, avoid = ("nan", REPLACE) if masked else ("number that is not finite", SHRINK)
-    why = f", because it computes {call.computes}" if call.computes else ""
+    known = call.computes not in ("", "nan")  # a nan comes from a tensor that `forward` saved
+    why = f", because it computes {call.computes}" if known else ""
     return Match(
         f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
         seen,
