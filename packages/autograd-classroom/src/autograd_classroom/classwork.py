@@ -189,8 +189,8 @@ UNMATCHED = {
 def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line about the rows that a site cannot match.
 
-    If a site can match nobody, the class probably does not use that site. The function then yields
-    a line only to a caller who wants the site's format.
+    If a site cannot match any row, the class probably does not use this site. In this case, the
+    function yields a line only if the caller wants the site's format.
     """
     for site, line in UNMATCHED.items():
         found = unmatched(book, site)

@@ -1940,7 +1940,7 @@ MISTAKES += [
         ["share[1:(ctx.length + 1) // 2] = 0.5"],
     ),
     Mistake(
-        "a result that nobody uses",
+        "a result that backward ignores",
         MeanOfEachRow,
         lambda: (draw(4, 4),),
         ["grad.unsqueeze(-1)"],

@@ -103,7 +103,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     if not agrees(found):
         run = attempt(session.run)
         if not isinstance(run, Failure):
-            # The attributes come first: a pass may leave a graph that nobody can read anymore.
+            # The attributes come first: after a pass, PyTorch may refuse to show the graph.
             altered = _altered(run, second.grad_outputs)
             line = _parting_line(run, second.grad_outputs)
             found = replace(found, line=line, altered=altered)

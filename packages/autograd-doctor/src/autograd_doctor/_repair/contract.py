@@ -567,7 +567,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
         if gone:  # the first statement that reads the attributes now unpacks the saved tensors
             yield method, _edit(gone.pop(0), (unpacking,))
         else:
-            yield method, _edit((method.tree, "body", 0), (unpacking, method.tree.body[0]))
+            yield method, _at_start(method, ast.unparse(unpacking))
     for place in gone:
         yield method, _edit(place, ())
     read = {id(node.value) for _, node, _ in reads}

@@ -1910,7 +1910,7 @@ COMPUTING = (
 SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values are in the wrong order",
-    "an unused result": "a call returns a new tensor, and nobody uses it",
+    "an unused result": "a call returns a new tensor, and the code ignores it",
     "another name": "another name is needed here",
     "other parts": "parts or dimensions are in the wrong order",
     "as in forward": "a call has other options than in `forward`",
