@@ -11,8 +11,7 @@ from autograd_course.extraction import Answer, extract
 from autograd_course.extraction.lessons import lesson_of
 from autograd_course.extraction.program import program
 from autograd_course.index import INDEX, exercises_of
-from autograd_course.notebook_files import Notebook, UnreadableError, read
-from autograd_course.notebook_files.cells import clean
+from autograd_course.notebook_files import Notebook, UnreadableError, clean, read
 from autograd_course.practice.targets import Target, TargetError
 
 

@@ -25,7 +25,7 @@ from autograd_classroom.gradebook.settings import Settings
 from autograd_classroom.ingest import Rejected, Submission
 from autograd_course.extraction import Answer
 from autograd_course.index import Entry
-from autograd_course.notebook_files.cells import clean
+from autograd_course.notebook_files import clean
 
 
 class Gradebook:

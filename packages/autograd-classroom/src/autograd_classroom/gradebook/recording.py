@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from autograd_classroom.gradebook.records import Run, Score, as_json
-from autograd_course.notebook_files.cells import clean
+from autograd_course.notebook_files import clean
 
 _FAILURE_GIVES_WAY = """
     DELETE FROM results

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autograd_course.grader.verdict import Status
-from autograd_course.notebook_files.cells import clean
+from autograd_course.notebook_files import clean
 
 
 @dataclass(frozen=True)

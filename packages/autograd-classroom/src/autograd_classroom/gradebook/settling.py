@@ -9,7 +9,7 @@ from autograd_classroom.gradebook.naming import near
 from autograd_classroom.gradebook.opening import GradebookError
 from autograd_classroom.gradebook.recording import now
 from autograd_classroom.gradebook.records import Score
-from autograd_course.notebook_files.cells import clean
+from autograd_course.notebook_files import clean
 
 _LONGEST = 10_000  # maximum characters of a comment
 
