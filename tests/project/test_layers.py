@@ -135,3 +135,23 @@ def test_the_picture_of_the_doctor_shows_the_layers_of_its_contract() -> None:
     for words, layer in zip(drawn, layers, strict=True):
         names = layer.split(" : ")
         assert words[: len(names)] == names
+
+
+def test_the_architecture_of_the_classroom_names_modules_that_exist() -> None:
+    page = (CLASSROOM.parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    parts = {path.stem for package in (CLASSROOM, COURSE) for path in package.iterdir()}
+
+    named = {name for name in re.findall(r"`(\w+(?:\.\w+)+)`", page) if name.split(".")[0] in parts}
+    missing = {name for name in named if not any(_is_there(name, p) for p in (CLASSROOM, COURSE))}
+
+    assert len(named) > 20
+    assert not missing
+
+
+def _is_there(name: str, package: Path) -> bool:
+    """Whether a dotted name is a module of the package, a folder, or a class in a module."""
+    at = package / name.replace(".", "/")
+    if at.is_dir() or at.with_suffix(".py").is_file():
+        return True
+    module = at.parent.with_suffix(".py")
+    return module.is_file() and f"class {at.name}" in module.read_text(encoding="utf-8")

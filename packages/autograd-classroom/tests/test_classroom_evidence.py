@@ -12,7 +12,7 @@ import pytest
 import torch
 from answers import RIGHT, WRONG
 from autograd_classroom.judge.asked import Asked, UnansweredError
-from autograd_classroom.judge.remote_function import RemoteFunction
+from autograd_classroom.judge.remote import RemoteFunction
 from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.wire import pack, unpack
 from autograd_doctor.evidence import Evidence

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Score
-from autograd_classroom.gradebook.opening import unusable
-from autograd_classroom.gradebook.schema import VERSION
+from autograd_classroom.gradebook.opening import VERSION, unusable
 from autograd_classroom.ingest import Rejected, Submission
 from autograd_classroom.reports import as_csv, as_json_document, as_junit
 from autograd_classroom.reports.pages import class_page, feedback

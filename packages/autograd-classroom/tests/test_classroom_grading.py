@@ -24,12 +24,11 @@ from autograd_classroom.grading.choosing import UnknownExercisesError, chosen
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import GradingError, Outcome
 from autograd_classroom.grading.forkserver import ForkServer
-from autograd_classroom.grading.pool import Pool
+from autograd_classroom.grading.pool import Pool, Start, started
 from autograd_classroom.grading.prestart import prestart
 from autograd_classroom.grading.run import only_run, work
 from autograd_classroom.grading.task import Task, seed_for, told
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.grading.worker import Start, started
 from autograd_classroom.ingest import Submission
 from autograd_classroom.paths import Places
 from autograd_doctor import Finding

@@ -12,7 +12,7 @@ import torch
 from answers import WRONG
 from autograd_classroom.judge import judged, repairing
 from autograd_classroom.judge.asked import Asked, UnansweredError
-from autograd_classroom.judge.remote_function import RemoteFunction
+from autograd_classroom.judge.remote import RemoteFunction
 from autograd_classroom.judge.repairing import Budget
 from autograd_classroom.protocol import Frame, Malformed, read, write
 from autograd_classroom.protocol.evidence import REPAIR, sound

@@ -31,8 +31,7 @@ from autograd_classroom.adapters.gradescope import running
 from autograd_classroom.adapters.nbgrader import hidden
 from autograd_classroom.adapters.nbgrader.course import as_source
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.grading.executor import Judge, RefusedError
-from autograd_classroom.grading.inline import Inline
+from autograd_classroom.grading.executor import Inline, Judge, RefusedError
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.sandbox import bubblewrap
 from handed_in import LESSON, SQUARE, STUB, cell, notebook, solution

@@ -29,10 +29,9 @@ from autograd_classroom.sandbox import (
     mounts,
 )
 from autograd_classroom.sandbox.backend import NoSandboxError, SandboxError
-from autograd_classroom.sandbox.ends import told
 from autograd_classroom.sandbox.fork_server import kernel, syscalls
 from autograd_classroom.sandbox.fork_server.spawn import born
-from autograd_classroom.sandbox.running import Sandbox
+from autograd_classroom.sandbox.running import Sandbox, told
 from autograd_classroom.sandbox.template import Template
 from autograd_classroom.worker import given
 from repository import ROOT

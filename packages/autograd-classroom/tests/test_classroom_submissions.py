@@ -23,8 +23,7 @@ from autograd_classroom.ingest import (
     hand_in,
 )
 from autograd_classroom.ingest.collecting import NoSubmissionsError
-from autograd_classroom.ingest.files import found
-from autograd_classroom.ingest.limits import Limits
+from autograd_classroom.ingest.files import Limits, found
 from handed_in import IMPORTS, SQUARE, STUB, cell, notebook, solution
 from repository import ROOT
 

@@ -18,11 +18,10 @@ from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import Executor, GradingError
 from autograd_classroom.grading.forkserver import ForkServer
-from autograd_classroom.grading.pool import Pool
+from autograd_classroom.grading.pool import Pool, started
 from autograd_classroom.grading.run import only_run, work
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.grading.worker import started
 from autograd_classroom.ingest.collecting import NoSubmissionsError
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.paths import PlaceError, Places

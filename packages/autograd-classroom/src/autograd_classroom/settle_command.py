@@ -94,7 +94,7 @@ def review(
     """
     from autograd_classroom.gradebook import Gradebook, GradebookError
     from autograd_classroom.review import Review
-    from autograd_classroom.review.opening import opened
+    from autograd_classroom.review.server import opened
 
     try:
         Gradebook.existing(gradebook).close()

@@ -1,4 +1,7 @@
-"""The interface between a run, which supplies tasks, and an executor, which carries them out."""
+"""The interface between a run, which supplies tasks, and an executor, which carries them out.
+
+:class:`Inline` is the simplest executor. It judges in this process.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from autograd_classroom.grading.task import Task
 from autograd_course.errors import CourseError
 
 if TYPE_CHECKING:
@@ -59,3 +63,16 @@ def read(answer: str) -> dict[str, Any]:
 def refusal(error: RefusedError) -> str:
     """Build the reply in which a worker explains why it cannot judge."""
     return json.dumps({"refused": str(error)})
+
+
+@dataclass(frozen=True)
+class Inline:
+    """An :data:`Executor` without workers. If its judge crashes, the run ends too."""
+
+    opening: Opening
+
+    def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
+        """Run one task at a time and yield its outcome. Raises RefusedError."""
+        with self.opening() as judge:
+            for task in tasks:
+                yield Outcome(task, read(judge(task.to_json())))

@@ -20,12 +20,12 @@ from autograd_classroom.ingest.downloads import (
 )
 from autograd_classroom.ingest.files import (
     ZIP,
+    Found,
     found,
     is_interesting,
     is_skipped,
     printable,
 )
-from autograd_classroom.ingest.found import Found
 from autograd_classroom.ingest.students import student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_course.errors import CourseError

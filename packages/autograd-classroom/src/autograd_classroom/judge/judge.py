@@ -20,8 +20,7 @@ from autograd_classroom.judge.asked import (
 )
 from autograd_classroom.judge.parcels import packed
 from autograd_classroom.judge.plain import plain
-from autograd_classroom.judge.remote_function import RemoteFunction
-from autograd_classroom.judge.remote_routine import RemoteRoutine
+from autograd_classroom.judge.remote import RemoteFunction, RemoteRoutine
 from autograd_classroom.judge.repairing import Budget, with_repair
 from autograd_classroom.judge.stub_submission import stub_submission
 from autograd_classroom.protocol.frames import LONGEST_HEADER

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from autograd_classroom.judge import seeds
 from autograd_classroom.judge.asked import UnansweredError, unpacked
-from autograd_classroom.judge.remote_function import Examiner, RemoteFunction
+from autograd_classroom.judge.remote import Examiner, RemoteFunction
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_course.calls import as_tuple, differentiated, is_float
 from autograd_course.extraction import Answer

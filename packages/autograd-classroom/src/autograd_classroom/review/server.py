@@ -7,6 +7,8 @@ contain the token. A request that changes points must come from one of the revie
 from __future__ import annotations
 
 import secrets
+import tempfile
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -20,6 +22,23 @@ from autograd_classroom.gradebook.settling import ChangedMeanwhileError, Settlin
 from autograd_classroom.reports.pages.rendering import rendered
 from autograd_classroom.review.order import FILTERS, Cell, Matrix
 from autograd_classroom.review.pages import Form, address, answer_page, matrix_page
+
+
+@contextmanager
+def opened(url: str) -> Iterator[None]:
+    """Open a secret address in the browser by opening a private file that redirects to it.
+
+    All users can see the browser's command line, but it contains only the name of this file. The
+    file is deleted at the end of the ``with`` block.
+    """
+    with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
+        page = Path(folder) / "review.html"
+        page.write_text(
+            f'<!doctype html><meta http-equiv="refresh" content="0; url={url}">', "utf-8"
+        )
+        webbrowser.open(page.as_uri())
+        yield
+
 
 HOST = "127.0.0.1"
 _LARGEST = 1 << 18  # maximum size of a form in bytes; each character can take up 12 bytes

@@ -23,8 +23,8 @@ MEETING = "/course/control"  # the path of the control socket inside the sandbox
 _LEAVES = f"""
 import sys
 sys.path[:0] = sys.argv[1:]
-from {FORK_SERVER} import namespaces
-namespaces.leave()
+from {FORK_SERVER} import confinement
+confinement.leave()
 """
 
 

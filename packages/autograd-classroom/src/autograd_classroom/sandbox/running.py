@@ -1,20 +1,74 @@
-"""Run a sandbox. It contains a template process and at most one child at a time."""
+"""Run a sandbox. It contains a template process and at most one child at a time.
+
+If the child does not answer a question, :func:`told` explains to the student why.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from autograd_classroom.protocol import Frame, Malformed, read, write
 from autograd_classroom.sandbox.backend import Backend, SandboxError
-from autograd_classroom.sandbox.ends import told
 from autograd_classroom.sandbox.fork_server.control import Order, heard, say
-from autograd_classroom.sandbox.limits import Limits
+from autograd_classroom.sandbox.limits import MIB, Limits
 from autograd_classroom.sandbox.template import Template, Twin
+
+_OVER: Mapping[str, Callable[[Limits], str]] = {
+    "memory": lambda limits: (
+        f"the code took more than the {limits.memory // MIB} MiB of memory it may take."
+    ),
+    "cpu": lambda limits: (
+        f"the code was stopped: its processes computed for more than {limits.cpu} s together."
+    ),
+    "whole": lambda limits: (
+        f"the code was stopped: its answers took more than {limits.whole:g} s together."
+    ),
+    "started": lambda limits: (
+        f"the code was stopped: it started more than {limits.started:,} processes or threads."
+    ),
+}
+
+
+def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
+    """Return a sentence that explains why the child did not send a valid answer.
+
+    ``came`` describes the invalid answer, and ``how`` describes how the child ended.
+    """
+    if how.get("over") in _OVER:
+        return _OVER[how["over"]](limits)
+    if came.late:
+        return (
+            f"the code did not answer within {limits.wall:g} s. Is there an endless loop? If the "
+            "code is only slow, make it faster."
+        )
+    if came.gone and not how.get("killed"):
+        return _ended(int(how.get("code", 0)), limits)
+    return f"the answer {came.reason}."
+
+
+def _ended(code: int, limits: Limits) -> str:
+    if code == 128 + signal.SIGKILL:
+        return (  # the kernel does not say which limit was exceeded
+            f"the code was stopped: it computed for more than {limits.cpu} s, took too much, "
+            "or killed itself."
+        )
+    if code > 128:
+        return f"the code crashed Python ({_name(code - 128)}), as by writing to foreign memory."
+    return f"the code ended the process before it had answered (exit code {code})."
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
 
 _GRACE = 20.0  # seconds that the template has to end a child
 _LEAST = 1e-3  # seconds; for a socket, 0 would mean "do not wait"

@@ -13,8 +13,7 @@ from torch.autograd import Function
 from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.protocol.wire import pack
-from autograd_classroom.worker.unusual import kind, too_many
-from autograd_classroom.worker.values import raised, returned
+from autograd_classroom.worker.values import kind, raised, returned, too_many
 from autograd_course.calls import takes_ctx
 from autograd_course.execution import Raised, gradients, run_backward, run_forward
 from autograd_course.submitted import forward_takes, lacking_method

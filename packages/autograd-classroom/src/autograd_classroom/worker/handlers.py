@@ -14,7 +14,7 @@ from autograd_classroom.protocol.wire import unpack
 from autograd_classroom.worker import functions, routines
 from autograd_classroom.worker.pulling import pulled
 from autograd_classroom.worker.tamper_check import TamperCheck
-from autograd_classroom.worker.unusual import unusual
+from autograd_classroom.worker.values import unusual
 from autograd_course.errors import first_line
 from autograd_course.execution import isolated, place
 

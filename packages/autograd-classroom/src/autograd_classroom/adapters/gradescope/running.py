@@ -15,8 +15,7 @@ from typing import Any
 
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.grading.choosing import chosen
-from autograd_classroom.grading.executor import GradingError, RefusedError
-from autograd_classroom.grading.inline import Inline
+from autograd_classroom.grading.executor import GradingError, Inline, RefusedError
 from autograd_classroom.grading.run import work
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.grading.version import grader_version

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import NoReturn, Self
 
-from autograd_classroom.sandbox.fork_server import bounds, kernel, namespaces, syscalls
+from autograd_classroom.sandbox.fork_server import confinement, kernel, syscalls
 from autograd_classroom.sandbox.limits import Limits
 
 Life = Callable[[socket.socket], None]  # the function that a child runs with its socket
@@ -88,7 +88,7 @@ def _keep(
     try:
         os.setsid()
         if secluded:
-            namespaces.leave()
+            confinement.leave()
         kernel.die_with_parent(signal.SIGKILL)
         waits, goes = os.pipe()
         process = os.fork()
@@ -121,12 +121,12 @@ def _live(
     """Run as the child. Keep only the socket open, print nothing, and run no exit handlers."""
     try:
         os.setsid()  # otherwise, a signal to its process group would also reach the keeper
-        taken = bounds.address_space()
+        taken = confinement.address_space()
         kernel.die_with_parent(signal.SIGKILL)
         if secluded:
-            namespaces.settle(limits)
+            confinement.settle(limits)
         _close_all_but(channel)
-        bounds.bind(limits, taken)
+        confinement.bind(limits, taken)
         if filtered:
             syscalls.refuse()
         os.chdir("/tmp")

@@ -1,16 +1,22 @@
-"""A proxy for a Function that runs in the sandbox, with the interface that the judge expects."""
+"""Proxies for answers that run in the sandbox, with the interface that the judge expects.
+
+:func:`remote_class` and :func:`remote_routine` wrap an answer as a local callable. Some experiments
+compare the answer with the course's own answer, which must not enter the sandbox. These experiments
+run outside the sandbox, and only the calls to the answer run inside it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autograd_doctor import RULES, CannotDiagnoseError, Finding
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.extension import (
+    Conclusion,
     UnfitEvidenceError,
     conclude,
     judge_evidence,
@@ -18,6 +24,7 @@ from autograd_doctor.extension import (
     vet_evidence,
 )
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_classroom.judge import seeds
 from autograd_classroom.judge.asked import (
@@ -30,16 +37,96 @@ from autograd_classroom.judge.asked import (
     text,
     unpacked,
 )
-from autograd_classroom.judge.illustrating import illustrated
 from autograd_classroom.judge.parcels import KeptOutError, kept_out, packed
-from autograd_classroom.judge.remote_call import RemoteError, remote_class
+from autograd_classroom.pictures import PICTURE, as_data
 from autograd_classroom.protocol.evidence import sound
+from autograd_course.calls import is_float
 from autograd_course.execution import Inputs, Raised
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.exercise import FunctionExercise, is_by_values
+from autograd_course.grader.exercise import FunctionExercise, RoutineExercise, is_by_values
 from autograd_course.grader.kinds.function import method_problem, signature_problem
-from autograd_course.grader.verdict import Verdict
+from autograd_course.grader.kinds.routine import other_container_raised
+from autograd_course.grader.verdict import (
+    GraderFailedBecause,
+    NotAttemptedBecause,
+    Reason,
+    Verdict,
+    WrongBecause,
+)
 from autograd_course.submitted import Lacking
+
+
+class RemoteError(RuntimeError):
+    """Raised when the answer raised an exception.
+
+    ``told`` is the sentence to show to the learner.
+    """
+
+    def __init__(self, said: str, told: str) -> None:
+        super().__init__(said)
+        self.told = told
+
+
+def remote_class(asked: Asked) -> type[Function]:
+    """Return a Function whose ``forward`` and ``backward`` call the answer in the sandbox."""
+
+    class Answer(Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            ctx.inputs = inputs
+            outputs = _pulled(asked, inputs, (), None)
+            return outputs if len(outputs) != 1 else outputs[0]
+
+        @staticmethod
+        def backward(ctx: Any, *sent: Tensor) -> Any:
+            asking = [at for at, need in enumerate(ctx.needs_input_grad) if need]
+            came = iter(_pulled(asked, ctx.inputs, asking, sent))
+            return tuple(_fitting(next(came, None), ctx.inputs[at]) if at in asking else None
+                         for at in range(len(ctx.inputs)))  # fmt: skip
+
+    return Answer
+
+
+def remote_routine(asked: Asked) -> Callable[..., Any]:
+    """Return a plain function that calls the answer in the sandbox.
+
+    Autograd can differentiate it.
+    """
+    call: Callable[..., Any] = remote_class(asked).apply
+    return call
+
+
+def _pulled(
+    asked: Asked, given: Sequence[Any], asking: Sequence[int], sent: Sequence[Tensor] | None
+) -> tuple[Any, ...]:
+    detached = tuple(value.detach() if isinstance(value, Tensor) else value for value in given)
+    came = asked.ask_code({"ask": "pull"}, packed((detached, list(asking), sent)))
+    if "told" in came.said:
+        raise RemoteError(text(came.said.get("text")), text(came.said["told"]))
+    return returned(came)
+
+
+def _fitting(gradient: Any, given: Tensor) -> Tensor:
+    """Return the gradient if autograd accepts it for an input.
+
+    Raises UnansweredError if the gradient has the wrong shape or is not a float tensor.
+    """
+    if not is_float(gradient) or gradient.shape != given.shape:
+        raise UnansweredError("the answer returns no gradient in the shape of its input.")
+    checked: Tensor = gradient
+    return checked
+
+
+def illustrated(done: Conclusion) -> tuple[Finding, ...]:
+    """Return the findings. If a gradient is incorrect, add the Jacobians to the first finding."""
+    try:
+        pair = done.jacobians()
+    except Exception:  # the rows of a Jacobian come from the sandbox, so they may have any shape
+        return done.findings
+    if pair is None:
+        return done.findings
+    first, *others = done.findings
+    return (replace(first, evidence={**first.evidence, PICTURE: as_data(pair)}), *others)
 
 
 @dataclass(frozen=True)
@@ -202,3 +289,68 @@ def _finding(found: Any) -> Finding:
         raise UnansweredError("the answer names no rule.")
     rule, said = RULES[named], (text(found.get("message")), sound(found.get("evidence")))
     return Finding(rule.name, rule.severity, *said, text(found.get("hint")), rule.lesson)
+
+
+# Maps the status that the child process reports to the reason in the verdict.
+_SAID: dict[str, Callable[[str], Reason]] = {
+    each.status: each for each in (WrongBecause, NotAttemptedBecause, GraderFailedBecause)
+}
+
+
+@dataclass(frozen=True)
+class RemoteRoutine:
+    """A ``RoutineWitness`` for an answer in the sandbox.
+
+    Samples are drawn outside the sandbox. A sample can contain models and functions, so it is sent
+    as a parcel. The judge compares the results with values that it computes outside the sandbox.
+    """
+
+    exercise: RoutineExercise
+    asked: Asked
+
+    def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
+        """Call the routine with a sample. Return its results, or a description of its exception."""
+        container = self.exercise.container.__name__ if self.exercise.container else ""
+        code = packed(inputs, kept_out(self.exercise))
+        came = self.asked.ask_code({"ask": "call", "container": container}, code)
+        other = text(came.said.get("container", ""))
+        return raised(came) or other_container_raised(other, self.exercise) or returned(came)
+
+    def tried(self) -> Verdict | Raised | None:
+        """Return the verdict of the first trial that the answer fails, or ``None``.
+
+        A trial that uses the course's own answer runs outside the sandbox. Any other trial runs in
+        the sandbox, and the child process reports its verdict.
+        """
+        for trial in range(len(self.exercise.trials)):
+            code = _sample_parcel(self.exercise.id, trial)
+            said = self._tried_here(trial) if code is None else self._tried_there(code)
+            if said is not None:
+                return said
+        return None
+
+    def _tried_here(self, trial: int) -> Verdict | Raised | None:
+        try:
+            return self.exercise.trials[trial](remote_routine(self.asked))
+        except RemoteError as error:
+            return Raised(error.told)
+
+    def _tried_there(self, code: bytes) -> Verdict | Raised | None:
+        came = self.asked.ask_code({"ask": "try"}, code)
+        if (problem := raised(came)) is not None or "status" not in came.said:
+            return problem
+        because = _SAID.get(str(came.said["status"]))
+        if because is None:
+            raise UnansweredError("the answer is not a verdict.")
+        return Verdict(because(text(came.said.get("message"))))
+
+
+@functools.cache
+def _sample_parcel(exercise_id: str, trial: int) -> bytes | None:
+    """Return a parcel with a trial, or ``None`` if the trial must run outside the sandbox."""
+    exercise = CATALOGUE[exercise_id]
+    assert isinstance(exercise, RoutineExercise)
+    try:
+        return packed(exercise.trials[trial], kept_out(exercise))
+    except KeptOutError:
+        return None

@@ -1,8 +1,9 @@
-"""Isolate a child from all other processes in the sandbox, and from the files that they write."""
+"""Isolate a child from all other processes and their files, and limit the resources it can use."""
 
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 from autograd_classroom.sandbox.fork_server import kernel
@@ -40,3 +41,27 @@ def settle(limits: Limits) -> None:
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
     kernel.leave_keyring()
     kernel.drop_capabilities()
+
+
+_PAGE = resource.getpagesize()
+
+
+def address_space() -> int:
+    """Return the number of bytes of address space that this process uses."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
+
+
+def bind(limits: Limits, taken: int) -> None:
+    """Set the limits for this process and for each process that it starts.
+
+    ``taken`` is the number of bytes of address space that this process already uses.
+    """
+    for what, most in (
+        (resource.RLIMIT_AS, taken + limits.memory),
+        (resource.RLIMIT_CPU, limits.cpu),
+        (resource.RLIMIT_NPROC, limits.processes),
+        (resource.RLIMIT_FSIZE, limits.disk),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(what, (most, most))
