@@ -191,6 +191,13 @@ def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
     return set_state
 
 
+def state_of_forward(block: nn.Module) -> Tensor:
+    """Return the random state with which forward begins in :func:`run`."""
+    with torch.random.fork_rng():
+        before(0, after_block=False)(block)
+        return torch.get_rng_state()
+
+
 def replayed(y: Tensor, x: Tensor, prepare: Callable[[nn.Module], Any]) -> list[Tensor | None]:
     """Return the gradients if ``prepare`` ran before the second run of a block with dropout."""
     block = block_with(0.5)
@@ -239,7 +246,14 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
             "of the random number generator before the first run? (A seed is only the first "
             "state.) And is the block still in the same mode?"
         )
-    if not torch.equal(after, torch.get_rng_state()):
+    left = torch.get_rng_state()
+    if torch.equal(left, state_of_forward(block)):
+        return wrong(
+            "the gradients are right, but after your backward, the random state is the one that "
+            "forward began with. If backward reads the state in order to put it back, it must read "
+            "it before it sets the old one. torch.random.fork_rng() does both."
+        )
+    if not torch.equal(after, left):
         return wrong(
             "the gradients are right, but your backward changes the random state, so the next "
             "random numbers differ from those without a checkpoint. Set the old state for the "

@@ -492,7 +492,10 @@ def _checkpoint(**instead: Any) -> Any:
             with enabled, fork:
                 if instead.get("state", True):
                     torch.set_rng_state(ctx.state)
+                late = torch.get_rng_state()
                 y = ctx.block(x)
+                if instead.get("late"):
+                    torch.set_rng_state(late)
             if instead.get("silent"):
                 y.backward(g)
                 return None, x.grad, *(None for _ in parameters)
@@ -783,6 +786,7 @@ WRONG = [
             ("runs again under no grad", "records no graph", {"enable": False}),
             ("draws a new mask", "draws a different mask", {"state": False}),
             ("leaves the old random state", "changes the random state, so", {"fork": False}),
+            ("reads the state late", "forward began with", {"fork": False, "late": True}),
             ("writes into .grad", "writes into .grad", {"writes": True}),
             ("only writes into .grad", "backward returns None for each", {"silent": True}),
             ("sets a seed in forward", "changes the random state, or", {"seeds": True}),

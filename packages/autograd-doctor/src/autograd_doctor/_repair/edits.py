@@ -589,10 +589,15 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         for other in dict.fromkeys(near):
             whole = int(other) if other == int(other) and type(number) is int else other
             idle = isinstance(place[0], ast.BinOp) and other in IDLE.get(type(place[0].op), ())
-            if other != number and not idle:
+            # After a plus or a minus sign, the other sign says the same in better words.
+            signed = (
+                isinstance(place[0], ast.BinOp) and isinstance(place[0].op, SIGNS) and other < 0
+            )
+            if other != number and not idle and not signed:
                 yield place, parse(repr(whole))
 
 
+SIGNS = (ast.Add, ast.Sub)
 # If an operator and one of these numbers have no effect, dropping both is simpler.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
