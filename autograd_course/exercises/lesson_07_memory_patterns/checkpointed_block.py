@@ -246,14 +246,13 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
             "of the random number generator before the first run? (A seed is only the first "
             "state.) And is the block still in the same mode?"
         )
-    left = torch.get_rng_state()
-    if torch.equal(left, state_of_forward(block)):
+    if torch.equal(after, state_of_forward(block)):
         return wrong(
             "the gradients are right, but after your backward, the random state is the one that "
             "forward began with. If backward reads the state in order to put it back, it must read "
             "it before it sets the old one. torch.random.fork_rng() does both."
         )
-    if not torch.equal(after, left):
+    if not torch.equal(after, torch.get_rng_state()):
         return wrong(
             "the gradients are right, but your backward changes the random state, so the next "
             "random numbers differ from those without a checkpoint. Set the old state for the "

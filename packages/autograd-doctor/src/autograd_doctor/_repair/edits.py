@@ -546,7 +546,7 @@ def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in _numbers(scope):
         for text in scope.numbers:
             if text != ast.unparse(node):
-                yield place, parse(text)
+                yield _as_sign(place, node, text) or (place, parse(text))
 
 
 def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -589,15 +589,20 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         for other in dict.fromkeys(near):
             whole = int(other) if other == int(other) and type(number) is int else other
             idle = isinstance(place[0], ast.BinOp) and other in IDLE.get(type(place[0].op), ())
-            # After a plus or a minus sign, the other sign says the same in better words.
-            signed = (
-                isinstance(place[0], ast.BinOp) and isinstance(place[0].op, SIGNS) and other < 0
-            )
-            if other != number and not idle and not signed:
-                yield place, parse(repr(whole))
+            if other != number and not idle:
+                yield _as_sign(place, node, repr(whole)) or (place, parse(repr(whole)))
 
 
-SIGNS = (ast.Add, ast.Sub)
+def _as_sign(place: Place, node: ast.expr, text: str) -> tuple[Place, ast.AST] | None:
+    """Return the edit that turns ``x - 1`` into ``x + 1``, which reads better than ``x - -1``."""
+    match place:
+        case (ast.BinOp(op=ast.Add() | ast.Sub() as op) as parent, "right", _):
+            if text == f"-{ast.unparse(node)}":
+                other = ast.Sub() if isinstance(op, ast.Add) else ast.Add()
+                return (parent, "op", None), other
+    return None
+
+
 # If an operator and one of these numbers have no effect, dropping both is simpler.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
