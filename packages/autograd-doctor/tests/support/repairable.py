@@ -98,6 +98,37 @@ class ShareOfTheTotal(Function):
         return (grad_output - common) / total
 
 
+class SquareOfItsInputs(Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output
+
+
+class ProductOfItsInputs(Function):
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = ctx.saved_tensors
+        return y * grad_output, x * grad_output
+
+
 class TwoFactors(Function):
     """Two steps of a recurrence; backward empties the list that belongs to ctx."""
 
@@ -1984,5 +2015,19 @@ MISTAKES += [
         lambda: (draw(3, 4),),
         ["ctx.factors = reversed(factors)"],
         ["ctx.factors = list(reversed(factors))"],
+    ),
+    Mistake(
+        "the tuple of inputs under the name of the input",
+        SquareOfItsInputs,
+        lambda: (draw(3, 4),),
+        ["x = inputs"],
+        ["(x,) = inputs"],
+    ),
+    Mistake(
+        "the tuple of inputs saved as one tensor",
+        ProductOfItsInputs,
+        lambda: (draw(3, 4), draw(3, 4)),
+        ["ctx.save_for_backward(inputs)"],
+        ["ctx.save_for_backward(*inputs)"],
     ),
 ]

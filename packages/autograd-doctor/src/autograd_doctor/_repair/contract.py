@@ -418,6 +418,22 @@ def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
             yield ((method, _edit(place, (new,))),)
 
 
+def unpack_saved(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that save the tensors of a tuple, such as ``inputs``, instead of the tuple."""
+    saving, position = definition.saving, finding.evidence["argument"]
+    if saving is None or finding.evidence["type"] not in ("tuple", "list"):
+        return
+    for _, _, call in _calls_on_ctx(saving, "save_for_backward"):
+        for _, node in _statements(saving):
+            match node, call.args[position : position + 1]:
+                case ast.Assign([ast.Name(name)], ast.Name()), [ast.Name(saved)] if name == saved:
+                    target = ast.Tuple([ast.Name(name, ast.Store())], ast.Store())
+                    yield ((saving, _edit((node, "targets", 0), target)),)
+        for argument in call.args[position : position + 1]:
+            starred = ast.Starred(argument, ast.Load())
+            yield ((saving, _edit((call, "args", position), starred)),)
+
+
 def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield the fix that unpacks the saved tensors only once, into a local tuple."""
     method = definition["backward"]
@@ -1224,7 +1240,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "missing-staticmethod": (make_static,),
     "forward-raises": (make_static, keep_on_ctx),
     "backward-raises": (unpack, enable_grad),
-    "non-tensor-saved": (keep_on_ctx,),
+    "non-tensor-saved": (unpack_saved, keep_on_ctx),
     "tensor-on-ctx": (save_on_ctx,),
     "ctx-cycle": (save_on_ctx, save_off_class),
     "shared-state": (save_off_class,),

@@ -75,7 +75,14 @@ def non_tensor_saved(evidence: Evidence) -> Match | None:
         f"`save_for_backward` got {'an' if kind[0] in 'aeiou' else 'a'} {kind} as argument "
         f"{place} (counting from 0), but it can save only tensors.",
         {"argument": place, "type": kind},
+        hint=OF_A_TUPLE if kind in ("tuple", "list") else "",
     )
+
+
+OF_A_TUPLE = (
+    "Pass each tensor as an argument of its own, as in `ctx.save_for_backward(x, y)`. The `inputs` "
+    "of setup_context are always a tuple, even for one input. Unpack it: `(x,) = inputs`."
+)
 
 
 @rule(
