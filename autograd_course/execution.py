@@ -115,6 +115,34 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
     return None
 
 
+def run_check(check: Callable[..., Any], answer: type[Function], inputs: Inputs) -> Any | Raised:
+    """Run a check on an answer. Return its result, or a description of the answer's exception.
+
+    A check can call the answer with other inputs. If the check itself fails, its exception passes.
+    """
+    try:
+        return check(answer, inputs)
+    except (Exception, SystemExit) as error:
+        method = _last_method(error, answer)
+        if not method:
+            raise
+        return raised(error, answer, method)
+
+
+def _last_method(error: BaseException, answer: type[Function]) -> str:
+    """Return the answer's method that raised an error, or ``""`` if the answer did not raise it."""
+    if _OF_THE_ENGINE.match(str(error)):
+        return "backward"
+    own = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_own(frame, answer)]
+    methods = {_code_of(part): name for name, part in vars(answer).items()}
+    names = [methods[frame.f_code] for frame in own if frame.f_code in methods]
+    return names[-1] if names else "forward" if own else ""
+
+
+# Autograd raises these errors if backward returns a wrong number of gradients or a wrong shape.
+_OF_THE_ENGINE = re.compile(r"[Ff]unction \w+Backward returned an? ")
+
+
 def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
     """Call a plain function with copies of the inputs. Return its result or a :class:`Raised`."""
     try:
@@ -300,10 +328,14 @@ def _is_base(frame: FrameType) -> bool:
 
 def _files(answer: Any) -> Iterator[str]:
     """Yield the file or notebook cell that defines the answer, or each method of a class."""
-    for part in _parts(answer):
-        code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
+    for code in map(_code_of, _parts(answer)):
         if code:
             yield code.co_filename
+
+
+def _code_of(part: Any) -> Any:
+    """Return the code object of a method, or ``None`` for anything else."""
+    return getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", None)
 
 
 def _parts(answer: Any) -> Iterator[Any]:

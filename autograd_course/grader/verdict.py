@@ -167,11 +167,13 @@ class WrongArguments(Wrong):
 class CodeRaised(Wrong):
     """The answer's own code raised an exception. ``told`` names the exception and the line.
 
-    ``known`` is the sentence about a known mistake that raises the same exception.
+    ``known`` is the sentence about a known mistake that raises the same exception. ``in_check`` says
+    that a check of the exercise called the answer, perhaps with inputs of its own.
     """
 
     told: str
     in_float32: bool = False
+    in_check: bool = False
     known: str = ""
 
 
@@ -355,8 +357,10 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return _KINDS[kind].format(name=name, exercise=exercise)
         case WrongArguments(part, signature):
             return f"{_part(part)} does not take the arguments of this exercise: write {signature}."
-        case CodeRaised(told, in_float32, known):
-            return f"in float32, {told}" if in_float32 else f"{told} {known}".rstrip()
+        case CodeRaised(told, in_float32, in_check, known):
+            where = "in float32, " if in_float32 else ""
+            where = "when the grader checks a requirement of the exercise, " if in_check else where
+            return f"{where}{told} {known}".rstrip()
         case Stopped(seconds, line, code, variable):
             more = f", or set {variable} to a larger number of seconds" if variable else ""
             return (

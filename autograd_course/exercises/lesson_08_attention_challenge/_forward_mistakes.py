@@ -22,9 +22,11 @@ def _scaled_twice(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -
     return torch.softmax(scores(q, k, mask, 1 / q.shape[-1]), -1) @ v
 
 
-def _unshifted(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    exponentials = scores(q, k, mask).exp()
-    return exponentials / exponentials.sum(-1, keepdim=True) @ v
+def _unshifted(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, guarded: bool = True
+) -> Tensor:
+    s = scores(q, k, mask)
+    return _soft(s, torch.zeros(()), guarded=guarded) @ v
 
 
 def _masked_rows_nan(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -72,6 +74,13 @@ def _head_maximum(
 ) -> Tensor:
     s = scores(q, k, mask)
     return _soft(s, s.amax((-2, -1), keepdim=True), guarded=guarded) @ v
+
+
+def _clamped_maximum(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, guarded: bool = True
+) -> Tensor:
+    s = scores(q, k, mask)
+    return _soft(s, s.amax(-1, keepdim=True).clamp(min=0), guarded=guarded) @ v
 
 
 def _column_maximum(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -184,6 +193,17 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "exponentials are all 0, and 0 / 0 is nan. Subtract the largest score of each row.": (
         partial(_head_maximum, guarded=False)
     ),
+    "You subtract 0 where the largest score of a row is negative. If all scores of a row are far "
+    "below 0, their exponentials are all 0. Replace the largest score only if it is -∞.": (
+        _clamped_maximum
+    ),
+    "You subtract 0 where the largest score of a row is negative. If all scores of a row are far "
+    "below 0, their exponentials are all 0, and 0 / 0 is nan. Replace the largest score only if it "
+    "is -∞.": partial(_clamped_maximum, guarded=False),
     "exp of a large score overflows. Which number can you subtract from all scores of a row "
     "without changing its softmax?": _unshifted,
+    "exp of a large score overflows, and the sum is 0 if all scores are far below 0. Which number "
+    "can you subtract from all scores of a row without changing its softmax?": partial(
+        _unshifted, guarded=False
+    ),
 }

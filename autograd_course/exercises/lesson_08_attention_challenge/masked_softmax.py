@@ -48,6 +48,13 @@ def _hidden_maximum(s: Tensor, mask: Tensor) -> Tensor:
     return weights / total.masked_fill(total == 0, 1.0)
 
 
+def _clamped_maximum(s: Tensor, mask: Tensor) -> Tensor:
+    hidden = s.masked_fill(~mask, -math.inf)
+    weights = torch.exp(hidden - hidden.amax(-1, keepdim=True).clamp(min=0))
+    total = weights.sum(-1, keepdim=True)
+    return weights / total.masked_fill(total == 0, 1.0)
+
+
 def _uniform(s: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(s.masked_fill(~mask, -1e9), -1)
 
@@ -132,6 +139,10 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "their exponentials are all 0. Subtract the largest score of each row.": (
         lambda s, mask: _exponentials(s, mask, shift=True).nan_to_num(0.0)
     ),
+    "You subtract 0 where the largest score of a row is negative. If all scores of a row are far "
+    "below 0, their exponentials are all 0. Replace the largest score only if it is -∞.": (
+        _clamped_maximum
+    ),
     "In a fully masked row all scores are the same large negative number, so their softmax is "
     "uniform. Replace the masked weights by 0.": _uniform,
     "The hidden scores are 0, and exp(0) is 1, so they take part in the softmax. They must be "
@@ -183,7 +194,8 @@ EXERCISE = FunctionExercise(
     samplers={
         "4 queries, 4 keys": lambda rng: (normal(rng, 4, 4), holes(4, 4)),
         "scores in the thousands": lambda rng: (
-            1e3 * normal(rng, 4, 4) + 1e4 * ~holes(4, 4),  # the hidden scores are the largest
+            # The hidden scores are the largest. Row 0 sees only negative scores.
+            1e3 * normal(rng, 4, 4) + 1e4 * ~holes(4, 4) - 1e4 * torch.eye(4)[:, :1].double(),
             holes(4, 4),
         ),
         "a fully masked row": lambda rng: (normal(rng, 4, 3), holes(4, 3, empty=1)),

@@ -45,8 +45,8 @@ def masked(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def far_apart(rng: torch.Generator) -> tuple[Tensor, int]:
-    """Return two rows in the thousands. Their maxima differ by thousands, too."""
-    return 1e3 * normal(rng, 2, 4) + torch.tensor([[0.0], [9e3]], dtype=torch.float64), 1
+    """Return three rows in the thousands. Their maxima differ by thousands, too."""
+    return 1e3 * normal(rng, 3, 4) + torch.tensor([[-9e3], [0], [9e3]], dtype=torch.float64), 1
 
 
 def shifted(

@@ -35,6 +35,7 @@ from autograd_course.execution import (
     gradients,
     prepare,
     run_backward,
+    run_check,
     run_forward,
 )
 from autograd_course.grader.comparison import Difference, Source, difference, recognized
@@ -111,8 +112,8 @@ class Witness(Protocol):
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Return the gradients for a fixed ``grad_output``, or an empty tuple after an error."""
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Run one of the exercise's own checks, and return its finding or its error."""
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
+        """Run one of the exercise's own checks, and return its finding or the answer's error."""
 
 
 @dataclass(frozen=True)
@@ -169,8 +170,13 @@ class FunctionOrder:
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
-            faults = (self.witness.checked(number, inputs) for number in numbers)
-            return fault(next(filter(None, faults), None))
+            for number in numbers:
+                found = self.witness.checked(number, inputs)
+                if isinstance(found, Raised):
+                    return Verdict(CodeRaised(found.told, in_check=True))
+                if found:
+                    return fault(found)
+            return None
 
         return self._first(step, seconds_for(self.exercise), plainest=True)
 
@@ -231,7 +237,7 @@ class FunctionOrder:
         for number in range(len(self.exercise.checks), len(self.exercise.every_check)):
             with contextlib.suppress(Exception):  # the answer may raise its exception again
                 cause = self.witness.checked(number, inputs)
-                if cause and cause.rule == found.rule:
+                if isinstance(cause, Finding) and cause.rule == found.rule:
                     return replace(found, hint=cause.hint)
         is_summed = found.rule == "unreduced-broadcast"  # autograd sums it to the right shape
         if not self.exercise.gradient_suspects:
@@ -305,9 +311,12 @@ class LocalFunction:
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Run one of the exercise's own checks, and return its finding or its error."""
-        return self.exercise.every_check[check](self.answer, inputs)
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
+        """Run one of the exercise's own checks, and return its finding or the answer's error."""
+        found: Finding | Raised | None = run_check(
+            self.exercise.every_check[check], self.answer, inputs
+        )
+        return found
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:

@@ -1254,6 +1254,25 @@ WRONG = [
     ),
     changed(
         "attention-forward",
+        "a negative maximum is replaced too",
+        "You subtract 0 where the largest score of a row is negative",
+        ("high.masked_fill(high == -math.inf, 0)", "high.clamp(min=0)"),
+    ),
+    changed(
+        "masked-softmax",
+        "a negative maximum is replaced by 0",
+        "forward-mismatch",
+        (
+            "p = torch.softmax(s.masked_fill(~mask, -math.inf), -1)",
+            "s = s.masked_fill(~mask, -math.inf)\n"
+            "        e = torch.exp(s - s.amax(-1, keepdim=True).clamp(min=0))\n"
+            "        total = e.sum(-1, keepdim=True)\n"
+            "        p = e / total.masked_fill(total == 0, 1)",
+        ),
+        hint="where the largest score of a row is negative",
+    ),
+    changed(
+        "attention-forward",
         "amax dim -2",
         "You subtract the largest score of each column",
         ("s.amax(-1, keepdim=True)", "s.amax(-2, keepdim=True)"),

@@ -98,6 +98,13 @@ def all_of_the_largest(logits: Any, noise: Any, temperature: float) -> Any:
     return (sums == sums.amax(-1, keepdim=True)).to(sums)
 
 
+def needs_noise(logits: Any, noise: Any, temperature: float) -> Any:
+    """Raise an exception for inputs that only a check of the exercise uses."""
+    if not noise.any():
+        raise ValueError("there is no noise")
+    return RIGHT["gumbel-hard"].forward(logits, noise, temperature)
+
+
 def whole_numbers(logits: Any, noise: Any) -> Any:
     return torch.nn.functional.one_hot((logits + noise).argmax(-1), logits.shape[-1])
 
@@ -191,6 +198,7 @@ WRONG = [
         "missing-gradient",
         spoiled(SOLVED["GumbelSoftmax"], forward=RIGHT["gumbel-hard"].forward),
     ),
+    forward("gumbel-hard", "raises without noise", "when the grader checks", needs_noise),
     forward("gumbel-hard", "marks all of the largest", "forward-mismatch", all_of_the_largest),
     forward(
         "gumbel-hard",

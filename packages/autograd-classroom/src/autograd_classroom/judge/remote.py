@@ -29,7 +29,6 @@ from torch.autograd import Function
 from autograd_classroom.judge import seeds
 from autograd_classroom.judge.asked import (
     Asked,
-    BrokenError,
     UnansweredError,
     raised,
     returned,
@@ -172,8 +171,8 @@ class RemoteFunction:
         lacking = Lacking(said["lacks"], is_stub=said.get("stub") is True)
         return method_problem(lacking, text(said.get("name")))
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Run one of the exercise's own checks, and return its finding.
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
+        """Run one of the exercise's own checks, and return its finding or the answer's error.
 
         A check runs outside the sandbox if it judges only values or uses the course's own answer.
         Any other check runs in the sandbox.
@@ -181,14 +180,17 @@ class RemoteFunction:
         code = _parcel(self.exercise.id, check)
         if code is None:
             return self._checked_here(check, inputs)
-        found = self.asked.ask_code({"ask": "check"}, code, inputs).said.get("found")
+        came = self.asked.ask_code({"ask": "check"}, code, inputs)
+        if problem := raised(came):
+            return problem
+        found = came.said.get("found")
         return None if found is None else _finding(found)
 
-    def _checked_here(self, check: int, inputs: Inputs) -> Finding | None:
+    def _checked_here(self, check: int, inputs: Inputs) -> Finding | Raised | None:
         try:
             return self.exercise.every_check[check](remote_class(self.asked), inputs)
         except RemoteError as error:
-            raise BrokenError(str(error)) from None
+            return Raised(error.told)
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, which are computed here from the sandbox's evidence."""

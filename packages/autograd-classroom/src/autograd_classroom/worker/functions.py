@@ -15,7 +15,7 @@ from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.protocol.wire import pack
 from autograd_classroom.worker.values import kind, raised, returned, too_many
 from autograd_course.calls import takes_ctx
-from autograd_course.execution import Raised, gradients, run_backward, run_forward
+from autograd_course.execution import Raised, gradients, run_backward, run_check, run_forward
 from autograd_course.submitted import forward_takes, lacking_method
 
 Inputs = tuple[Any, ...]
@@ -76,8 +76,10 @@ def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 def _check(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
     """Run one of the judge's experiments, which can observe more than the returned values."""
-    found = opened(said["parcel"])(answer, inputs)
-    return Frame({"found": found and found.to_dict()})
+    found = run_check(opened(said["parcel"]), answer, inputs)
+    return (
+        raised(found) if isinstance(found, Raised) else Frame({"found": found and found.to_dict()})
+    )
 
 
 ANSWERS: Mapping[str, Callable[[Answer, dict[str, Any], Inputs], Frame]] = {

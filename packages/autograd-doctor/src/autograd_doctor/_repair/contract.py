@@ -1209,6 +1209,19 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
         yield tuple(shifted)
 
 
+def ask_every_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield fixes for a condition on the flag of one input, which decides about all gradients."""
+    method = definition["backward"]
+    if method is None:
+        return
+    for _, statement in _statements(method):
+        if isinstance(statement, ast.If):
+            for place, node in _below((statement, "test", None), statement.test):
+                if _is_flag(node, method):
+                    new = parse(f"any({method.ctx}.needs_input_grad)")
+                    yield ((method, _edit(place, new)),)
+
+
 def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield fixes that change a copy of an attribute of ``ctx``, or store a list in it."""
     method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
@@ -1261,7 +1274,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "no-double-backward": (make_differentiable,),
     "silent-double-backward": (compute_in_backward, make_differentiable),
     "dim-argument": (use_argument,),
-    "frozen-input": (renumber_flags, ask_other_flags, ask_other_flag),
+    "frozen-input": (renumber_flags, ask_other_flags, ask_every_flag, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
     "not-reentrant": (copy_attribute,),
@@ -1269,7 +1282,13 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "input-layout": (make_contiguous,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
-    "missing-gradient": (renumber_flags, ask_other_flags, ask_for_own_flag, ask_other_flag),
+    "missing-gradient": (
+        renumber_flags,
+        ask_other_flags,
+        ask_for_own_flag,
+        ask_every_flag,
+        ask_other_flag,
+    ),
 }
 
 

@@ -884,9 +884,13 @@ def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace a shape with a value that ``forward`` stores on ``ctx`` and ``backward`` ignores."""
+    """Replace a shape, or an assigned value, with an attribute of ``ctx`` that nothing uses."""
     own = ast.unparse(scope.method)
     unused = [it for it in scope.names if "." in it and not re.search(rf"{re.escape(it)}\b", own)]
+    for _, statement in scope.places if unused else ():
+        match statement:
+            case ast.Assign([ast.Name()], ast.BinOp() | ast.Call()):
+                yield from (((statement, "value", None), parse(name)) for name in unused)
     for place, node in _loads(scope):
         match node:
             case (
@@ -1832,9 +1836,23 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
         if isinstance(node, ast.expr) and (
             (saved and field == "args") or (kept and field == "value")
         ):
-            for name in (*scope.names, *of_inputs):
+            for name in (*scope.names, *of_inputs, *_joined_lists(scope)):
                 if name != ast.unparse(node):
                     yield place, parse(name)
+
+
+def _joined_lists(scope: Scope) -> Iterator[str]:
+    """Yield the tensors that the method can make from its lists, such as one tensor per chunk."""
+    for _, node in scope.places:
+        match node:
+            case ast.Assign([target], ast.List([]) | ast.ListComp() | ast.Tuple() as value):
+                pairs: list[tuple[ast.expr, ast.expr]] = [(target, value)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = [*zip(target.elts, value.elts, strict=False)]
+                for name, each in pairs:
+                    if isinstance(name, ast.Name) and isinstance(each, ast.List | ast.ListComp):
+                        yield f"torch.cat({name.id})"
+                        yield f"torch.stack({name.id})"
 
 
 SAVING = (
@@ -2015,6 +2033,7 @@ def said_of(edit: Edit) -> str:
 # For each rule, the kinds of edits that the search tries first.
 LIKELY_FOR = {
     "constant-factor": (
+        "another extent",
         "something dropped",
         "another operator",
         "another number",
@@ -2049,6 +2068,7 @@ LIKELY_FOR = {
     "missing-cross-terms": ("another extent", "a sum", "a projection"),
     "missing-gradient": ("a gradient or none",),
     "gradient-shape": (
+        "an unused value",
         "another extent",
         "another number",
         "a sum",
@@ -2058,7 +2078,14 @@ LIKELY_FOR = {
     ),
     "unreduced-broadcast": ("another extent", "a sum"),
     "batch-dimension": ("another extent", "another number", "a sum", "another shape", "a shape"),
-    "backward-raises": ("a kept dim", "another shape", "a shape", "another extent", "a transpose"),
+    "backward-raises": (
+        "an unused value",
+        "a kept dim",
+        "another shape",
+        "a shape",
+        "another extent",
+        "a transpose",
+    ),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": (

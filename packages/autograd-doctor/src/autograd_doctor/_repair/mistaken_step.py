@@ -12,6 +12,7 @@ with autograd, or if autograd does not return the expected gradient, nothing is 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -334,7 +335,7 @@ def _holding(
     seed: int,
 ) -> Collection[Key]:
     """Return the mistakes that also give the author's gradients in another call."""
-    there = _elsewhere(example, subject, args, seed)
+    there = call_elsewhere(example, subject, args, seed)
     if there is None:
         return [*found]
     try:
@@ -366,7 +367,7 @@ def _gives(
     return True
 
 
-def _elsewhere(
+def call_elsewhere(
     example: Evidence, subject: Subject, args: Sequence[Any], seed: int
 ) -> Evidence | None:
     """Return the results of another call as evidence, or ``None`` if the call raises."""
@@ -382,11 +383,17 @@ def _elsewhere(
         example.forward.requires_grad
     ):
         return None
+    unknown = [torch.full_like(args[position], math.nan) for position in example.wanted]
+    expected = tuple(Expected(value, value) for value in unknown)
     return replace(
         example,
         inputs=tuple(args),
         forward=replace(example.forward, outputs=run.returned, requires_grad=asks),
-        values=replace(example.values, vjps={RANDOM: VjpResult(sent, grads, None)}),
+        values=replace(
+            example.values,
+            expected={RANDOM: expected},
+            vjps={RANDOM: VjpResult(sent, grads, None)},
+        ),
     )
 
 

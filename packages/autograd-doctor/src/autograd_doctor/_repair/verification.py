@@ -110,7 +110,8 @@ def find_repair(
         others: Other calls whose gradients must also be correct. By default, these are variations
             of the example.
     """
-    if case.subject.function is None:
+    function = case.subject.function
+    if function is None:
         return None
     told = dict(_other_inputs(case, seed)) if others is None else others
     others = {**told, **dict(_more_inputs(case, seed, lengths=others is not None))}
@@ -127,6 +128,9 @@ def find_repair(
         found = find_repair(case, findings, seen, seed, finding, {**others, EXAMPLE: args})
         return found and _renamed(found, listed([f"`{k}` = {v:g}" for k, v in numbers.items()]))
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
+    backward = method_of(function, "backward")
+    if backward and ast.unparse(backward.tree).count(".saved_tensors") > 1:
+        known.add("saved-twice")  # without a right gradient, this has not been examined
     held = _whole_numbers(case, seed)
     verified = partial(_verified, case, findings, seed, finding, others, told, known, held)
     with suppress(TimeUp), time_limit(SECONDS):
@@ -156,15 +160,24 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         record = _recorder(case, seen[0], seed)
     if record is None:
         return None
-    others = (args for _, args in _other_inputs(case, seed))
+    others = [*_without_zeros(case), *(args for _, args in _other_inputs(case, seed))]
     for find in (
         partial(find_mistaken_step, record, case.subject, finding, seen, seed, others),
-        partial(find_wrong_value, record, case.subject, seen, seed),
+        partial(find_wrong_value, record, case.subject, seen, seed, others),
     ):
         with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
             if found := find():
                 return found
     return None
+
+
+def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
+    """Yield the arguments with other numbers in the place of zeros, such as points on an axis."""
+    zeros = [is_float(value) and bool((value == 0).any()) for value in case.args]
+    if any(zeros):
+        pairs = zip(case.args, zeros, strict=True)
+        yield tuple(_leaf(value.masked_fill(value == 0, 0.7), value) if it else value
+                    for value, it in pairs)  # fmt: skip
 
 
 def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import ast
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -21,13 +22,15 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import USERS
 from autograd_doctor._execution.session import Subject
+from autograd_doctor._numerics.closeness import size
 from autograd_doctor._repair.edits import value_places
 from autograd_doctor._repair.formulas import hole_edits
+from autograd_doctor._repair.mistaken_step import CLOSE, call_elsewhere
 from autograd_doctor._repair.recorded_forward import Record, RecordedForward, Result, shortened
 from autograd_doctor._repair.runner import Graph, InProcess, Question
 from autograd_doctor._repair.source import scope_in
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import RANDOM, Evidence
+from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.finding import Clue
 from autograd_doctor.formatting import listed
 
@@ -77,7 +80,11 @@ class _Values:
 
 
 def find_wrong_value(
-    record: Record, subject: Subject, seen: Sequence[Evidence], seed: int
+    record: Record,
+    subject: Subject,
+    seen: Sequence[Evidence],
+    seed: int,
+    others: Iterable[Sequence[Any]] = (),
 ) -> Clue | None:
     """Return the expressions of ``backward`` that make gradients wrong, or ``None`` if unknown.
 
@@ -86,6 +93,8 @@ def find_wrong_value(
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
+        others: Arguments of other calls, in which the value must help as well. The example may be
+            special, such as points on an axis. A call that raises is left out.
     """
     runner = InProcess(subject, (), seed, lambda _: None)
     method = runner.methods.get("backward")
@@ -116,6 +125,11 @@ def find_wrong_value(
         results = recorded.results
         if not found:
             return None
+    for args in others if found else ():
+        there = call_elsewhere(known[0], subject, args, seed)
+        if there is not None and found:
+            with suppress(*USERS, CannotDiagnoseError):
+                found = _holding(found, there, record(there), runner, backward, values)
     if not found:
         return None
     order = {number: k for k, number in enumerate(values.seen)}
@@ -175,6 +189,41 @@ def _helping(
         if slots and all(after[slot] for slot in range(len(right)) if slot not in wrong):
             found[substitute] = slots
     return found
+
+
+def _holding(
+    found: Mapping[Substitute, Slots],
+    there: Evidence,
+    recorded: RecordedForward,
+    runner: InProcess,
+    backward: Callable[..., Any],
+    values: _Values,
+) -> dict[Substitute, Slots]:
+    """Return the substitutes that also give the right gradients in another call.
+
+    A substitute stays if it cannot be tried there.
+    """
+    true = recorded.gradients_with(())
+    if not true or any(grad is None for grad in true):
+        return dict(found)
+    expected = [
+        Expected(grad, torch.tensor(CLOSE * size(grad))) for grad in true if grad is not None
+    ]
+    sent = there.values.vjps[RANDOM].grad_outputs
+    question = Question(there.inputs, there.wanted, [tuple(sent)], [tuple(expected)])
+    graph = runner.graph(question)
+    if graph is None:
+        return dict(found)
+    values.seen = {}
+    question.right(graph.answers(backward))
+    holding = dict(found)
+    for key, value in _substitutes(question, values, recorded, found):
+        values.replaced = key[0], value
+        after = question.right(graph.answers(backward), found[key])
+        values.replaced = None
+        if not after or not all(after[slot] for slot in found[key]):
+            del holding[key]
+    return holding
 
 
 def _substitutes(
