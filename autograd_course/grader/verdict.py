@@ -167,8 +167,8 @@ class WrongArguments(Wrong):
 class CodeRaised(Wrong):
     """The answer's own code raised an exception. ``told`` names the exception and the line.
 
-    ``known`` is the sentence about a known mistake that raises the same exception. ``in_check`` says
-    that a check of the exercise called the answer, perhaps with inputs of its own.
+    ``known`` is the sentence about a known mistake that raises the same exception. ``in_check``
+    says that a check of the exercise called the answer, perhaps with inputs of its own.
     """
 
     told: str

@@ -249,6 +249,8 @@ GRADIENT_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     "Backward recomputes the weights without the mask.": mistaken(attend, _unmasked),
     "Backward recomputes the weights without the mask. In a fully masked row L is -∞, so they are "
     "infinite.": mistaken(attend, _unmasked_infinite),
-    "In a fully masked row S and L are both -∞, and S - L is nan. What can you subtract there so "
-    "that the weights are 0?": mistaken(attend, _masked_rows_nan),
+    "In a fully masked row the weights in backward are nan: S and L are both -∞, and S - L is nan, "
+    "as is the softmax of -∞ alone. What must the weights be there?": (
+        mistaken(attend, _masked_rows_nan)
+    ),
 }

@@ -171,8 +171,8 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "What can you subtract there instead, and what can you divide by?": _unseen_nan,
     "If a query sees no key at all, both log-sum-exps are -∞. You subtract the larger one, and "
     "-∞ - (-∞) is nan. What can you subtract there instead?": _by_maximum,
-    "If a query sees no key at all, the new log-sum-exp must stay -∞. You return the number that "
-    "replaces it in the subtraction.": _other_lse(
+    "If a query sees no key at all, the new log-sum-exp must stay -∞. You return 0. It comes from "
+    "numbers that replace -∞ in a subtraction, or 0 in a division.": _other_lse(
         lambda lse_a, lse_b: torch.logaddexp(lse_a, lse_b).nan_to_num(neginf=0.0)
     ),
     "If a query sees no key at all, the new log-sum-exp must stay -∞. You return the lowest finite "

@@ -131,6 +131,10 @@ NORM_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "You subtract the sum of grad_output. It must be the mean.": with_gradient(
         lambda g, y, x, mean: g - mean(g) * _count(x) - y * mean(g * y)
     ),
+    "You divide both sums by the size of dim 0. The mean and the variance average over all dims "
+    "except 1, so divide by the product of their sizes.": with_gradient(
+        lambda g, y, x, mean: g - _count(x) / len(x) * (mean(g) + y * mean(g * y))
+    ),
     "Both terms contain sums. They must contain means.": with_gradient(
         lambda g, y, x, mean: g - _count(x) * (mean(g) + y * mean(g * y))
     ),

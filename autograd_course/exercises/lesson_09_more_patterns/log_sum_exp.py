@@ -127,6 +127,12 @@ LSE_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "be 0. Replace only a maximum of -inf.": shifted(
         lambda x, dim: x.amax(dim, keepdim=True).clamp(min=0)
     ),
+    "The maximum keeps the dim, but the sum does not. The addition of shapes such as (3, 1) and "
+    "(3,) gives (3, 3). Both need the same shape.": (
+        lambda x, dim, keepdim=False: (
+            largest(x, dim) + (x - largest(x, dim)).exp().sum(dim, keepdim).log()
+        )
+    ),
     "keepdim has no effect. With keepdim=True, the output keeps the dim with size 1.": (
         lambda x, dim, keepdim=False: log_sum_exp(x, dim, False)
     ),

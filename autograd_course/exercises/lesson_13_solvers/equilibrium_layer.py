@@ -81,13 +81,15 @@ def by_hand(
     with_x: bool = False,
     mean: bool = False,
     slope_after: bool = False,
+    of_x_outside: bool = False,
 ) -> Callable[..., Any]:
     """Return the fixed point with a backward formula that contains a mistake.
 
     ``slope`` replaces the derivative of the tanh. ``sign`` is the sign of the product with W.
     ``rounds`` limits the rounds of the solver. With ``turned``, the gradient of W is transposed,
     ``with_x`` computes it from x, and ``mean`` divides it by the number of rows. With
-    ``slope_after``, the slope multiplies the product with W.
+    ``slope_after``, the slope multiplies the product with W. With ``of_x_outside``, the gradient of
+    x is that of the output of the tanh.
     """
 
     def backward(inputs: Any, g: Tensor) -> Grads:
@@ -99,7 +101,7 @@ def by_hand(
             u = g + sign * ((u @ W) * s if slope_after else (u * s) @ W)
         v = u * s
         of_W = v.t() @ (x if with_x else z) / (len(x) if mean else 1)
-        return v, of_W.t() if turned else of_W
+        return u if of_x_outside else v, of_W.t() if turned else of_W
 
     return mistaken(equilibrium, backward)
 
@@ -206,6 +208,8 @@ EXERCISE = FunctionExercise(
         "The gradient of W is the mean over the rows. All rows use the same W, so add.": (
             by_hand(mean=True)
         ),
+        "The gradient of x is that of the output of the tanh. But x is inside the tanh, so "
+        "multiply by the slope.": by_hand(of_x_outside=True),
         "This is only the gradient of the last round. It treats the z on the right-hand side as a "
         "constant. But this z also depends on x and W, so backward must solve the linear system.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype))

@@ -175,8 +175,8 @@ EXERCISE = FunctionExercise(
         "transpose of the half that forward reads.": both_halves_not_transposed,
         "The argument lower says which half of T is read, and only this half gets a gradient. Your "
         "gradient always fills the lower half.": always_lower,
-        "One half of T is never read, so its gradient is 0. But the product of U and Xᵀ fills both "
-        "halves.": whole,
+        "One half of T is never read, so its gradient is 0, whatever numbers are there. The "
+        "product of U and Xᵀ fills both halves, so set one of them to 0, by its position.": whole,
         "Your gradient is -X Uᵀ. T and U have a row for each equation, and X has a row for each "
         "unknown. Which of the two comes first in the product?": exchanged,
         "The diagonal belongs to the half that is read, so it needs a gradient. tril() and triu() "

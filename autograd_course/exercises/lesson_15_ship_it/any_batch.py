@@ -61,7 +61,8 @@ def _predicts(shipped: nn.Module) -> Verdict | None:
         return wrong(
             "two calls with the same batch give different scores, because the dropout is on. A "
             "program has no .eval(). It always computes what the model computed in the mode in "
-            "which you exported it."
+            "which you exported it. `.eval()` changes the mode of every layer, but `model.training "
+            "= False` changes only the outermost module."
         )
     if not torch.allclose(once, expected):
         return wrong("the loaded program and the model in eager mode give different scores.")

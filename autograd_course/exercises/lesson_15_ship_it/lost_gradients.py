@@ -129,6 +129,8 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
         names = _names(lost(net, shipped, batch(EXAMPLE)))
         if isinstance(names, Verdict):
             return names
+        if names and not expected and (told := _of_one_net(lost, model)):
+            return told
         if names != set(expected):
             word = UNUSED if names == {SPARE, *expected} else word
             return wrong(
@@ -138,6 +140,18 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
         if verdict := _filled(net) or _filled(shipped):
             return verdict
     return _changed(lost)
+
+
+def _of_one_net(lost: Callable[..., Any], model: Callable[[], nn.Module]) -> Verdict | None:
+    """Return a verdict if the answer finds lost gradients even between two copies of a net."""
+    net = model()
+    names = _names(lost(net, copy.deepcopy(net), batch(EXAMPLE)))
+    if isinstance(names, Verdict) or names <= {SPARE}:
+        return None
+    return wrong(
+        f"for a net and a copy of it, your function returns {_listed(names)}, should be nothing. "
+        "Send the same g through both models: draw it once."
+    )
 
 
 def _names(answer: Any) -> set[str] | Verdict:

@@ -18,6 +18,7 @@ from autograd_doctor.memory import storage_keys
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import takes_ctx
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
@@ -150,7 +151,8 @@ def no_gradient_through(position: int, name: str) -> Check:
             f"Output {position}, `{name}`, requires grad, but `backward` ignores its gradient. If "
             f"a loss uses `{name}`, its gradient is wrong, and PyTorch raises no error.",
             {"position": position},
-            f"Call `ctx.mark_non_differentiable({name})` in `forward`.",
+            f"Call `ctx.mark_non_differentiable({name})` in "
+            f"`{'forward' if takes_ctx(function) else 'setup_context'}`.",
         )
 
     return check

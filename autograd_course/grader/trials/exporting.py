@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -55,10 +56,14 @@ def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
         with torch.no_grad():
             shipped(batch)
     except Exception as error:
+        said = first_sentence(error).rstrip(".")
+        why = (
+            "A dim keeps its size from the example unless `dynamic_shapes` declares it as dynamic."
+        )
+        if re.search(r"size\(\)\[0\] <= \d", said):
+            why = "The dim is dynamic, but it has an upper bound. Leave out the max of the Dim."
         return wrong(
-            f"the loaded program raises an error for a batch of {len(batch)}: "
-            f"{first_sentence(error).rstrip('.')}. A dim keeps its size from the example unless "
-            "`dynamic_shapes` declares it as dynamic."
+            f"the loaded program raises an error for a batch of {len(batch)}: {said}. {why}"
         )
     return None
 

@@ -17,6 +17,7 @@ from mistaken import (
     WRONG_SIGN,
     WRONG_VALUES,
     A,
+    AngleByDivision,
     B,
     ClippedEverywhere,
     DependsOnMemory,
@@ -106,6 +107,15 @@ def test_a_step_must_explain_the_gradient_of_other_values_too() -> None:
     found = clue(OnlyOnTheExample, A)
 
     assert found is None or "x.abs()` as a constant" in found.sentence
+
+
+def test_a_value_must_help_beside_an_axis_too() -> None:
+    """On the y-axis, the radius is y, so that it can replace other expressions there."""
+    x, y = torch.zeros(5), torch.linspace(0.5, 2, 5)
+
+    found = clue(AngleByDivision, x, y)
+
+    assert found is None or "torch.hypot" not in found.sentence
 
 
 def test_a_sum_over_the_wrong_dim_is_no_derivative_of_1() -> None:

@@ -20,7 +20,16 @@ from autograd_doctor._repair import edits, formulas, runner, search, source, ver
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
 from autograd_doctor.repair_search import Question, edited, run_edits, search_repair_elsewhere
-from repairable import MISTAKES, Bessel, Mistake, Square, Wave, draw
+from repairable import (
+    MISTAKES,
+    Bessel,
+    Mistake,
+    ProductOfItsInputs,
+    Square,
+    SquareOfItsInputs,
+    Wave,
+    draw,
+)
 from running_pages import BLOCK, sections
 from sampling import first_rows
 from torch.autograd import Function, gradcheck
@@ -373,6 +382,23 @@ CONTRACTS = {
     "wrong-non-differentiable": ["ctx.mark_non_differentiable(mask)", "return x * mask, mask"],
     "zero-dim": ["grad_x[...] = grad_output * kept"],
 }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "count", "line"),
+    [
+        (SquareOfItsInputs, 1, "(x,) = inputs"),
+        (ProductOfItsInputs, 2, "ctx.save_for_backward(*inputs)"),
+    ],
+)
+def test_inputs_are_unpacked_before_they_are_saved(
+    wrong: type[Function], count: int, line: str
+) -> None:
+    diagnosis = diagnose(wrong, tuple(draw(3, 4) for _ in range(count)))
+
+    assert diagnosis.repair is not None
+    assert [text.strip() for it in diagnosis.repair.changes for text in it.after] == [line]
+    assert "Unpack it: `(x,) = inputs`." in diagnosis.findings[0].hint
 
 
 @pytest.mark.parametrize("rule", first_rows(CONTRACTS, most=5))

@@ -430,6 +430,29 @@ WRONG = [
         "unneeded-function",
         made(log_sum_exp_built_in, by_softmax),
     ),
+    changed(
+        "batch-norm",
+        "divides by the size of dim 0",
+        "missing-dependency",
+        (
+            "centered = grad_output - grad_output.mean(dims, keepdim=True)",
+            "m = y.shape[0]\n"
+            "        centered = grad_output - grad_output.sum(dims, keepdim=True) / m",
+        ),
+        (
+            "(grad_output * y).mean(dims, keepdim=True)",
+            "(grad_output * y).sum(dims, keepdim=True) / m",
+        ),
+        hint="by the size of dim 0",
+    ),
+    changed(
+        "log-sum-exp",
+        "adds shapes that differ",
+        "forward-mismatch",
+        ("torch.exp(x - shift).sum(dim, keepdim=True)", "torch.exp(x - shift).sum(dim, keepdim)"),
+        ("return y if keepdim else y.squeeze(dim)", "return y"),
+        hint="gives (3, 3)",
+    ),
     backward(
         "batch-norm",
         "holds mean and variance fixed",

@@ -447,6 +447,20 @@ def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 KEPLER, EQUILIBRIUM, TRIANGULAR = "kepler", "equilibrium-layer", "triangular-solve"
 
 WRONG = [
+    changed(
+        "equilibrium-layer",
+        "no slope for x",
+        "gradient-mismatch",
+        ("return v, v.t()", "return u, v.t()"),
+        hint="x is inside the tanh",
+    ),
+    changed(
+        "triangular-solve",
+        "masks by the value",
+        "gradient-mismatch",
+        ("return grad_T.tril() if ctx.lower else grad_T.triu()", "return grad_T * (T != 0)"),
+        hint="by its position",
+    ),
     backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
     Wrong("lambert-w", "slope worked out in forward", "silent-double-backward", LambertWithSlope),
     Wrong("lambert-w", "0/0 at 0", "non-finite", LambertFromTheTable),

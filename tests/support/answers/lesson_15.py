@@ -281,7 +281,7 @@ WRONG = [
     Wrong("lost-gradients", "a g of ones", "not the same for all outputs", lost_by_ones),
     Wrong("lost-gradients", "zeros only", "Compare the values", lost_where_zero),
     Wrong("lost-gradients", "to the last bit", "with a tolerance", lost_to_the_last_bit),
-    Wrong("lost-gradients", "a g for each", "send the same g", lost_with_two_vectors),
+    Wrong("lost-gradients", "a g for each", "the same g through both", lost_with_two_vectors),
     Wrong("lost-gradients", "unused", "not have been used", lost_that_trips_over_the_unused),
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
     Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also erases", lost_that_wipes),

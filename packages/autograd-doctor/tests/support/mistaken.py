@@ -361,6 +361,23 @@ class WrongTwice(Function):
         return grad_output * slope, grad_output * torch.exp(x * y) * x * torch.tanh(x)
 
 
+class AngleByDivision(Function):
+    """The derivatives of the angle divide by x, which is 0 on the y-axis."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        r, theta = torch.hypot(x, y), torch.atan2(y, x)
+        ctx.save_for_backward(x, y, r)
+        return r, theta
+
+    @staticmethod
+    def backward(ctx: Any, grad_r: Tensor, grad_theta: Tensor) -> tuple[Tensor, Tensor]:
+        x, y, r = ctx.saved_tensors
+        of_x = -y / x**2 / (1 + (y / x) ** 2)
+        of_y = 1 / x / (1 + (y / x) ** 2)
+        return grad_r * x / r + grad_theta * of_x, grad_r * y / r + grad_theta * of_y
+
+
 class OnlyOnTheExample(Function):
     """On the example, ``x.abs()`` is ``x``, so that a step explains the gradient there alone."""
 

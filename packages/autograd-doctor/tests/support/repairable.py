@@ -98,6 +98,61 @@ class ShareOfTheTotal(Function):
         return (grad_output - common) / total
 
 
+class SpreadOut(Function):
+    """The length of the input is guessed, although it is stored."""
+
+    @staticmethod
+    def forward(x: Tensor, step: int) -> Tensor:
+        return x[..., ::step].clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, ctx.step = inputs
+        ctx.length = x.shape[-1]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        length = grad_output.shape[-1] * ctx.step
+        grad_x = grad_output.new_zeros(*grad_output.shape[:-1], length)
+        grad_x[..., :: ctx.step] = grad_output
+        return grad_x, None
+
+
+class ProductUnlessXIsFrozen(Function):
+    """If x is frozen, y gets no gradient either."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        if not ctx.needs_input_grad[0]:
+            return None, None
+        x, y = ctx.saved_tensors
+        return grad_output * y, grad_output * x
+
+
+class ExpInChunks(Function):
+    """Saves x where backward needs the joined chunks of the result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        chunks = []
+        total = x.new_zeros(())
+        for part in x.split(2):
+            chunks.append(torch.exp(-part))
+            total = total + chunks[-1].sum()
+        ctx.save_for_backward(x)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return -grad_output * y
+
+
 class SquareOfItsInputs(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -2017,17 +2072,24 @@ MISTAKES += [
         ["ctx.factors = list(reversed(factors))"],
     ),
     Mistake(
-        "the tuple of inputs under the name of the input",
-        SquareOfItsInputs,
-        lambda: (draw(3, 4),),
-        ["x = inputs"],
-        ["(x,) = inputs"],
+        "a length that is stored, but guessed",
+        SpreadOut,
+        lambda: (draw(2, 7), 2),
+        ["length = grad_output.shape[-1] * ctx.step"],
+        ["length = ctx.length"],
     ),
     Mistake(
-        "the tuple of inputs saved as one tensor",
-        ProductOfItsInputs,
+        "one flag for all gradients",
+        ProductUnlessXIsFrozen,
         lambda: (draw(3, 4), draw(3, 4)),
-        ["ctx.save_for_backward(inputs)"],
-        ["ctx.save_for_backward(*inputs)"],
+        ["if not ctx.needs_input_grad[0]:"],
+        ["if not any(ctx.needs_input_grad):"],
+    ),
+    Mistake(
+        "the joined chunks saved",
+        ExpInChunks,
+        lambda: (draw(5, 3),),
+        ["ctx.save_for_backward(x)"],
+        ["ctx.save_for_backward(torch.cat(chunks))"],
     ),
 ]

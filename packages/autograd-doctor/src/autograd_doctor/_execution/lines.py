@@ -112,6 +112,9 @@ _OF_ONE = (
     "sinh",
     "square",
     "reciprocal",
+    "logit",
+    "tan",
+    "erfinv",
 )
 
 

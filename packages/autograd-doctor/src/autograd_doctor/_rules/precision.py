@@ -91,6 +91,8 @@ def _describe_overflow(
     what, avoid = ("nan", REPLACE) if masked else ("number that is not finite", SHRINK)
     known = call.computes not in ("", "nan")  # a nan comes from a tensor that `forward` saved
     why = f", because it computes {call.computes}" if known else ""
+    if call.computes.startswith(INVERSES):
+        avoid = ROUNDED
     return Match(
         f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
         seen,
@@ -98,6 +100,11 @@ def _describe_overflow(
     )
 
 
+INVERSES = ("logit(", "atanh(", "erfinv(")
+ROUNDED = (
+    "The operand is rounded, so the number that it was computed from is lost. Save this number "
+    "itself."
+)
 SHRINK = (
     "Before the operation, subtract the maximum, factor out the largest term, or mask the input."
 )
