@@ -222,7 +222,7 @@ grade("eight-bits", eight_bits)
 # **Constraints** for the program that the grader has saved and loaded:
 #
 # - It classifies at least 90% of 400 held-out digits correctly.
-# - It has four levels: the input of each matrix product after the first has at most four different values.
+# - It has four levels: the input of each matrix product after the first has at most four different values, up to the rounding of float32.
 # - It takes any batch size.
 # - It can learn: every weight matrix gets a gradient that is not zero.
 #

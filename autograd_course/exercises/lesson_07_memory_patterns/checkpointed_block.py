@@ -249,8 +249,8 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
     if torch.equal(after, state_of_forward(block)):
         return wrong(
             "the gradients are right, but after your backward, the random state is the one that "
-            "forward began with. If backward reads the state in order to put it back, it must read "
-            "it before it sets the old one. torch.random.fork_rng() does both."
+            "forward began with. To put a state back, backward must read it before it sets the old "
+            "one. torch.random.fork_rng() does both."
         )
     if not torch.equal(after, torch.get_rng_state()):
         return wrong(
