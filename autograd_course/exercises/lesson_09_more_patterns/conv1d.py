@@ -18,10 +18,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from autograd_doctor import Finding
 from torch import Tensor
+from torch.autograd import Function
 from torch.nn import functional
 
 from autograd_course.grader.checks import CONDUCT, without
+from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import mistaken
@@ -120,6 +123,27 @@ CONV_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     ),
 }
 
+
+def takes_the_length_of_the_windows(
+    function: type[Function], inputs: tuple[Any, ...]
+) -> Finding | None:
+    """Return a finding if the gradient of x ends where the last window ends."""
+    x, weight, stride, padding, groups = inputs
+    output = function.apply(x.detach().requires_grad_(), weight.detach(), stride, padding, groups)
+    length = function.backward(output.grad_fn, torch.ones_like(output))[0].shape[-1]
+    covered = (output.shape[-1] - 1) * stride + weight.shape[-1]
+    if length == x.shape[-1] or length not in (covered - padding, covered - 2 * padding):
+        return None
+    return found(
+        "gradient-shape",
+        "The length is that of the windows.",
+        {"length": length},
+        f"The windows cover {covered} elements of the padded x, and {x.shape[-1] + 2 * padding} "
+        "are there. The last elements may be in no window, but they need a gradient of 0. Take the "
+        "length of the padded x.",
+    )
+
+
 EXERCISE = FunctionExercise(
     answer="Conv1d",
     points=4,
@@ -167,6 +191,7 @@ EXERCISE = FunctionExercise(
     },
     suspects=CONV_SUSPECTS,
     gradient_suspects=CONV_GRADIENTS,
+    causes=(takes_the_length_of_the_windows,),
     checks=(
         *CONDUCT,
         without(

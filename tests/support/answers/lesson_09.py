@@ -496,7 +496,11 @@ WRONG = [
     backward("conv1d", "cuts off [padding:-padding]", "gradient-shape", convolution(cuts=True)),
     backward("conv1d", "turns the kernel round", "gradient-mismatch", convolution(flips=True)),
     backward(
-        "conv1d", "forgets what no window reaches", "gradient-shape", conv1d_without_remainder
+        "conv1d",
+        "forgets what no window reaches",
+        "gradient-shape",
+        conv1d_without_remainder,
+        hint="Take the length of the padded x",
     ),
     backward("conv1d", "forgets the groups", "backward-raises", one_group),
     forward("conv1d", "turns the kernel round in forward", "forward-mismatch", conv1d_true),
