@@ -18,7 +18,7 @@ import torch.utils.checkpoint
 from repository import ROOT
 from torch.autograd import Function, forward_ad, graph
 
-from autograd_course.index import INDEX, LAST_OF_THE_CORE_PATH
+from autograd_course.index import INDEX
 from autograd_course.quizzes import QUIZZES, Question, load
 from tools.derived import declared_in
 from tools.exercises import SOLUTION_ONLY
@@ -145,7 +145,7 @@ def mentioned(question: Question) -> set[str]:
 
 
 QUESTIONS = [question for number in QUIZZES for question in load(number).questions]
-ON_THE_CORE_PATH = [q for q in QUESTIONS if "00" < q.lesson <= LAST_OF_THE_CORE_PATH]
+OF_THE_LESSONS = [question for question in QUESTIONS if question.lesson > "00"]
 
 
 def named(question: Question) -> str:
@@ -175,13 +175,13 @@ def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(name: 
     assert not missing, f"name the section that teaches {missing} in needs_sections of {name}"
 
 
-@pytest.mark.parametrize("question", ON_THE_CORE_PATH, ids=named)
+@pytest.mark.parametrize("question", OF_THE_LESSONS, ids=named)
 def test_a_question_has_a_star_if_it_needs_an_extra_section(question: Question) -> None:
     (parts,) = (parts for lesson, parts in lessons().items() if lesson[:2] == question.lesson)
     kinds = {part.heading: part.kind for part, _ in parts}
 
     assert question.section in kinds, "write section = the heading that teaches the answer"
-    assert kinds[question.section] == ("extra" if question.extra else "core")
+    assert (kinds[question.section] == "extra") == question.extra
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=named)
