@@ -16,7 +16,10 @@ from autograd_course.calls import as_tuple
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"
 COUNT = "Compare the return statement of `forward` with what `apply` should return."
-DTYPE = "Print the dtype after each step of `forward`. Which step changes it?"
+DTYPE = (
+    "Print the dtype after each step of `forward`. Which step changes it? New tensors, and "
+    "torch.where with two Python numbers, have the default dtype."
+)
 BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"

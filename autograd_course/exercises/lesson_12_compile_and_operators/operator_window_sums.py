@@ -45,7 +45,7 @@ def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
 # The promises that the tests of opcheck examine. The test that shows the cause comes first.
 PROMISES = {
     "test_schema": "mutates_args=() promises that the operator changes no argument and returns new "
-    "memory.",
+    "memory. An array from .numpy() has the memory of the tensor, so copy it before you change it.",
     "test_faketensor": "the fake must return the shape, the dtype and the strides of what the "
     "operator returns.",
     "test_autograd_registration": "compute gradients in register_autograd, not in the operator.",

@@ -463,7 +463,13 @@ WRONG = [
     ),
     backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
     Wrong("lambert-w", "slope worked out in forward", "silent-double-backward", LambertWithSlope),
-    Wrong("lambert-w", "0/0 at 0", "non-finite", LambertFromTheTable),
+    Wrong(
+        "lambert-w",
+        "0/0 at 0",
+        "non-finite",
+        LambertFromTheTable,
+        hint="in a form that does not divide by 0",
+    ),
     Wrong(
         "lambert-w",
         "0/0 at 0, replaced",

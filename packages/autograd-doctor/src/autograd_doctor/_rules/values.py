@@ -324,7 +324,11 @@ def _nan_line(evidence: Evidence) -> str:
     return evidence.contract.direct.nan_line if evidence.contract.direct else ""
 
 
-def _hint_at_nan(evidence: Evidence) -> str:
+def _hint_at_nan(evidence: Evidence, limit: bool = False) -> str:
+    """Return the hint for a line with a nan.
+
+    If ``limit``, the true gradient there is not 0, so a mask would not give the right value.
+    """
     direct = evidence.contract.direct
     if direct is None or not direct.nan_cause:
         return HINT_AT_NAN
@@ -332,6 +336,11 @@ def _hint_at_nan(evidence: Evidence) -> str:
         return (
             "This line uses a nan that `forward` saved. The product of nan and 0 is nan, so a mask "
             "does not remove it. Select another value with `torch.where` or `masked_fill`."
+        )
+    if limit and direct.nan_cause == "0 / 0":
+        return (
+            "This line gets the first nan, because it computes 0 / 0. The gradient is not 0 there, "
+            "so do not mask it. Write the formula in a form that does not divide by 0."
         )
     return (
         f"This line gets the first nan, because it computes {direct.nan_cause}. Before the "
@@ -985,7 +994,9 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     if rule == "duplicate-index" and not any(map(_repeating, wrong)):
         hint = ADD_SLICES
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
-        seen["line"], hint = line, _hint_at_nan(wrong[0].evidence)
+        bad = wrong[0].known & wrong[0].actual.isnan()
+        limit = bool(bad.any()) and bool((wrong[0].expected.value[bad] != 0).all())
+        seen["line"], hint = line, _hint_at_nan(wrong[0].evidence, limit)
     usual = next(it.hint for it in HYPOTHESES if it.rule == rule)
     if rule in FORGETS and (names := unused_names(wrong[0].evidence.contract.backward_source)):
         hint = f"`backward` never uses {listed(quoted(names))}. {hint or usual}"
