@@ -994,8 +994,8 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     if rule == "duplicate-index" and not any(map(_repeating, wrong)):
         hint = ADD_SLICES
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
-        bad = wrong[0].known & wrong[0].actual.isnan()
-        limit = bool(bad.any()) and bool((wrong[0].expected.value[bad] != 0).all())
+        bad, right = wrong[0].known & wrong[0].actual.isnan(), wrong[0].expected
+        limit = bool(bad.any()) and bool((right.value.abs() > right.tolerance)[bad].all())
         seen["line"], hint = line, _hint_at_nan(wrong[0].evidence, limit)
     usual = next(it.hint for it in HYPOTHESES if it.rule == rule)
     if rule in FORGETS and (names := unused_names(wrong[0].evidence.contract.backward_source)):
