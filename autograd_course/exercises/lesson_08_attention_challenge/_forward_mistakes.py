@@ -29,6 +29,13 @@ def _unshifted(
     return _soft(s, torch.zeros(()), guarded=guarded) @ v
 
 
+def _literal_sum(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Compute the log-sum-exp as it is written. Infinite ones count as 0 if they are -∞."""
+    s = scores(q, k, mask)
+    lse = s.exp().sum(-1, keepdim=True).log()
+    return torch.exp(s - lse.masked_fill(lse == -math.inf, 0)) @ v
+
+
 def _masked_rows_nan(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.softmax(scores(q, k, mask), -1) @ v
 
@@ -202,6 +209,8 @@ SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
     "is -∞.": partial(_clamped_maximum, guarded=False),
     "exp of a large score overflows. Which number can you subtract from all scores of a row "
     "without changing its softmax?": _unshifted,
+    "exp of a large score overflows, so the log-sum-exp is ∞, and all weights become 0. Subtract "
+    "the largest score of a row before exp, and add it after the logarithm.": _literal_sum,
     "exp of a large score overflows, and the sum is 0 if all scores are far below 0. Which number "
     "can you subtract from all scores of a row without changing its softmax?": partial(
         _unshifted, guarded=False

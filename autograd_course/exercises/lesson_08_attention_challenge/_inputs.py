@@ -22,8 +22,16 @@ def holes(n: int, m: int, *, empty: int | None = None) -> Tensor:
     return seen
 
 
+def far_away(rng: torch.Generator) -> tuple[Tensor, ...]:
+    """Return inputs whose scores are about 1000 or -1000. They differ little within a row."""
+    q, k, v = drawn(rng)
+    q = torch.where(torch.arange(4)[:, None] % 2 == 0, 1.0, -1.0) * (0.5 + q.abs())
+    return q, k + 1000, v
+
+
 MASKED: Mapping[str, Sampler] = {
     "4 queries, 4 keys": lambda rng: drawn(rng),
     "3 queries, 4 keys, two heads": lambda rng: drawn(rng, 1, 2, n=3),
     "a query that sees no key": lambda rng: (*drawn(rng), holes(4, 4, empty=1)),
+    "scores near 1000 and -1000": far_away,
 }

@@ -61,18 +61,20 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def _question(kept: Sequence[Kept], excess: int) -> str:
-    """Ask what to leave out, unless a smaller integer dtype is enough."""
-    wide = [item for item in kept if not item.anyway and item.dtype in WIDE]
+    """Ask what to leave out, unless a smaller dtype is enough."""
+    wide = [item for item in kept if not item.anyway and item.dtype != torch.bool]
     if wide and excess <= sum(item.bytes - math.prod(item.shape) for item in wide):
         name, size = str(wide[0].dtype).removeprefix("torch."), wide[0].dtype.itemsize
+        if wide[0].dtype.is_floating_point:
+            return (
+                f"{name} takes {size} bytes for each number. If there are only two different "
+                "numbers, torch.bool is enough, which takes 1 byte."
+            )
         return (
             f"{name} takes {size} bytes for each number. Is a smaller dtype enough? The sum of a "
             "uint8 tensor is int64, unless you pass dtype=torch.uint8."
         )
     return "Which of them does `backward` not need, or can it recompute from something smaller?"
-
-
-WIDE = (torch.int64, torch.int32, torch.int16)
 
 
 def _listed(kept: Sequence[Kept]) -> str:

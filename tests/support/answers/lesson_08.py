@@ -1253,6 +1253,13 @@ WRONG = [
         ),
     ),
     changed(
+        "attention-budget",
+        "no maximum is subtracted",
+        "forward-mismatch",
+        ("high = high.masked_fill(high == -math.inf, 0)", "high = torch.zeros_like(high)"),
+        hint="exp of a large score overflows",
+    ),
+    changed(
         "attention-forward",
         "a negative maximum is replaced too",
         "You subtract 0 where the largest score of a row is negative",
