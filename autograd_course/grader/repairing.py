@@ -36,7 +36,7 @@ def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
     match exercise:
         case FunctionExercise():
             search: Callable[..., Repair | None] = _of_function
-        case RoutineExercise():
+        case RoutineExercise() if not exercise.needs:  # building an edited program takes seconds
             search = _of_routine
         case _:
             return None

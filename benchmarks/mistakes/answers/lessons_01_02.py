@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 01 and 02; see benchmarks/repairs.py."""
 
 # %% square_1
 """ctx.saved_tensors is always a tuple, even for one tensor. Without unpacking, x is that tuple, so 2 * x repeats the tuple instead of doubling the tensor, and backward raises an error."""

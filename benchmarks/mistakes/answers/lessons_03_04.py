@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 03 and 04; see benchmarks/repairs.py."""
 
 # %% gather-rows_1
 """Indexed += on a tensor does not accumulate: where an index occurs several times, only one of the upstream rows is added and the others are lost. The contributions of all uses of a row must be summed."""

@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 05 and 06; see benchmarks/repairs.py."""
 
 # %% sign-ste_1
 """torch.where with two Python numbers returns the default dtype (float32), not the dtype of x. So a float64 or float16 input gives a float32 output."""

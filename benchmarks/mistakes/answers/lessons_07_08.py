@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 07 and 08; see benchmarks/repairs.py."""
 
 # %% elu-by-output_1
 """The slope of the negative branch is alpha * exp(x), and with y = alpha * exp(x) - alpha this is y + alpha. The answer adds 1 instead of alpha, which is right only for alpha = 1."""

@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 09 to 11; see benchmarks/repairs.py."""
 
 # %% log-sum-exp_1
 """The shift in forward is the slice's maximum, which is -inf for a slice that contains only -inf. Then x - m is -inf - (-inf) = nan, so the output is nan instead of -inf; the shift must be replaced with a finite number there."""

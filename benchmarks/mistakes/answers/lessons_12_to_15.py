@@ -1,4 +1,4 @@
-"""Mistakes: judged. Each cell is a separate module; see benchmarks/repairs.py."""
+"""Mistakes of learners in lessons 12 to 15; see benchmarks/repairs.py."""
 
 # %% repair-graph-breaks_1
 """The slope of delta * |x| is delta * sign(x), but the backward uses delta alone. Negative outliers therefore get a gradient with the wrong sign."""

@@ -129,12 +129,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Whether Python would print an exception raised now instead of propagating it (in a
-    finalizer).
+    """Whether Python would print an exception raised now instead of propagating it.
+
+    This is so in finalizers and in callbacks of weak references, also in those of torch.compile.
     """
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename == weakref.__file__:
+            return True
+        if code.co_qualname.startswith("ExactWeakKeyDictionary."):
             return True
         frame = frame.f_back
     return False
