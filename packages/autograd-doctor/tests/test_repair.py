@@ -25,6 +25,7 @@ from repairable import (
     Bessel,
     Mistake,
     ProductOfItsInputs,
+    ProductUnlessXIsFrozen,
     Square,
     SquareOfItsInputs,
     Wave,
@@ -399,6 +400,15 @@ def test_inputs_are_unpacked_before_they_are_saved(
     assert diagnosis.repair is not None
     assert [text.strip() for it in diagnosis.repair.changes for text in it.after] == [line]
     assert "Unpack it: `(x,) = inputs`." in diagnosis.findings[0].hint
+
+
+def test_one_flag_does_not_decide_about_all_gradients() -> None:
+    diagnosis = diagnose(ProductUnlessXIsFrozen, (draw(3, 4), draw(3, 4)))
+
+    assert diagnosis.repair is not None
+    assert [text.strip() for it in diagnosis.repair.changes for text in it.after] == [
+        "if not any(ctx.needs_input_grad):"
+    ]
 
 
 @pytest.mark.parametrize("rule", first_rows(CONTRACTS, most=5))

@@ -2079,13 +2079,6 @@ MISTAKES += [
         ["length = ctx.length"],
     ),
     Mistake(
-        "one flag for all gradients",
-        ProductUnlessXIsFrozen,
-        lambda: (draw(3, 4), draw(3, 4)),
-        ["if not ctx.needs_input_grad[0]:"],
-        ["if not any(ctx.needs_input_grad):"],
-    ),
-    Mistake(
         "the joined chunks saved",
         ExpInChunks,
         lambda: (draw(5, 3),),

@@ -241,7 +241,7 @@ WITNESSES = [
     Case("non-tensor-saved", "a float argument",
          raw(lambda ctx, x, c: save_something(ctx, x, c), lambda ctx, g: (g, None)), (X, 2.5)),
     Case("non-tensor-saved", "all inputs as one tuple",
-         raw(lambda ctx, *xs: save_something(ctx, xs), lambda ctx, g: g), (X,)),
+         raw(lambda ctx, *xs: save_something(ctx, xs[0], xs), lambda ctx, g: g), (X,)),
     Case("saved-tensors-in-forward", "read, then computed without it",
          raw(read_back, lambda ctx, g: ctx.saved_tensors[0].cos() * g), (X,)),
     Case("saved-tensors-in-forward", "unpacked at once",
