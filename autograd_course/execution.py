@@ -134,7 +134,8 @@ def _last_method(error: BaseException, answer: type[Function]) -> str:
     if _OF_THE_ENGINE.match(str(error)):
         return "backward"
     own = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_own(frame, answer)]
-    methods = {_code_of(part): name for name, part in vars(answer).items()}
+    inherited = reversed(answer.__mro__[: answer.__mro__.index(Function)])
+    methods = {_code_of(part): name for cls in inherited for name, part in vars(cls).items()}
     names = [methods[frame.f_code] for frame in own if frame.f_code in methods]
     return names[-1] if names else "forward" if own else ""
 

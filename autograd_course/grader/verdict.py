@@ -359,7 +359,8 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"{_part(part)} does not take the arguments of this exercise: write {signature}."
         case CodeRaised(told, in_float32, in_check, known):
             where = "in float32, " if in_float32 else ""
-            where = "when the grader checks a requirement of the exercise, " if in_check else where
+            if in_check:
+                where = "when the grader checks a requirement of the exercise, "
             return f"{where}{told} {known}".rstrip()
         case Stopped(seconds, line, code, variable):
             more = f", or set {variable} to a larger number of seconds" if variable else ""

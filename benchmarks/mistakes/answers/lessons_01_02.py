@@ -228,7 +228,7 @@ class Linear(Function):
 
 
 # %% linear_3
-"""backward returns a bias gradient even if there is no bias. An input that is None (or not given) must get None in its place, otherwise autograd raises an error."""
+"""backward returns a bias gradient even if there is no bias. If the caller passes no bias, backward must return None in its place. Otherwise autograd raises an error."""
 WRONG = ["ctx.save_for_backward(x, weight)", "grad_bias = g.sum(0)"]
 RIGHT = ["ctx.save_for_backward(x, weight)\nctx.has_bias = bias is not None", "grad_bias = g.sum(0) if ctx.has_bias else None"]
 NAME = "Linear"

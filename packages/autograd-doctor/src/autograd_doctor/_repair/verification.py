@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import cache, partial
-from itertools import islice
+from itertools import chain, islice, tee
 from typing import Any
 
 import torch
@@ -160,10 +160,12 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         record = _recorder(case, seen[0], seed)
     if record is None:
         return None
-    others = [*_without_zeros(case), *(args for _, args in _other_inputs(case, seed))]
+    # Most searches find nothing that other calls could refute, so the calls are made on demand.
+    others = chain(_without_zeros(case), (args for _, args in _other_inputs(case, seed)))
+    of_steps, of_values = tee(others)
     for find in (
-        partial(find_mistaken_step, record, case.subject, finding, seen, seed, others),
-        partial(find_wrong_value, record, case.subject, seen, seed, others),
+        partial(find_mistaken_step, record, case.subject, finding, seen, seed, of_steps),
+        partial(find_wrong_value, record, case.subject, seen, seed, of_values),
     ):
         with suppress(TimeUp), time_limit(SECONDS_OF_A_CLUE):
             if found := find():

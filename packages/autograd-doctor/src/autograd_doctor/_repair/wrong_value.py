@@ -125,14 +125,14 @@ def find_wrong_value(
         results = recorded.results
         if not found:
             return None
+    order = {number: k for k, number in enumerate(values.seen)}
     for args in others if found else ():
-        there = call_elsewhere(known[0], subject, args, seed)
-        if there is not None and found:
+        there = call_elsewhere(known[0], subject, args, seed) if found else None
+        if found and there is not None:
             with suppress(*USERS, CannotDiagnoseError):
                 found = _holding(found, there, record(there), runner, backward, values)
     if not found:
         return None
-    order = {number: k for k, number in enumerate(values.seen)}
     names = [f"`{subject.parameters[position]}`" for position in known[0].wanted]
     sentences, lines = [], []
     for ((number, *_), which, is_gradient), slots in _first_wrong(found, order):
