@@ -12,8 +12,8 @@ from autograd_course.functions.attention.arguments import How, groups, wide
 from autograd_course.functions.attention.dropout import dropped
 
 # The numbers of queries and keys in a tile. The buffers fit into a core's cache, and the products
-# are large. A wide tile rescales less often. A square tile on the diagonal wastes fewer scores.
-BLOCK, CAUSAL_BLOCK = (256, 1024), (384, 384)
+# are large. A smaller tile on the diagonal wastes fewer scores.
+BLOCK, CAUSAL_BLOCK = (512, 512), (384, 384)
 ELEMENTS = 2**18  # the total size of the tiles, over several heads, that are computed together
 
 
