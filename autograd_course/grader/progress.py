@@ -14,7 +14,7 @@ from autograd_course.index import INDEX, LESSONS, Entry, exercises_of, known
 from autograd_course.learner.overview import following, is_passed
 from autograd_course.learner.state import Record, State
 from autograd_course.learner.store import load, update
-from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
+from autograd_course.quizzes import COURSE, QUIZZES, bank, draw
 from autograd_course.quizzes import load as load_quiz
 
 _CELL = "text-align: left; padding: 1px 16px 1px 0; background: none"
@@ -133,7 +133,7 @@ class Progress:
             done = sum(answer.right for answer in answers)
             asked = len(answers)
             if quiz.number == COURSE:
-                asked = max(DRAWN, sum(answer.attempts > 0 for answer in answers))
+                asked = max(len(draw().choices), sum(answer.attempts > 0 for answer in answers))
             mark = "✓" if done == asked else "·"
             told = f"{done} of {asked} right"
             votes = [self.state.question(quiz.number, vote.id) for vote in quiz.votes]

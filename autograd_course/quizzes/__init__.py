@@ -1,12 +1,11 @@
 """Knowledge checks and votes: one file per lesson, a bank for the course, and their reader."""
 
-from autograd_course.quizzes.bank import DRAWN, bank, draw
+from autograd_course.quizzes.bank import bank, draw
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote
 from autograd_course.quizzes.reading import QUIZZES, load
 
 __all__ = [
     "COURSE",
-    "DRAWN",
     "QUIZZES",
     "Option",
     "Question",

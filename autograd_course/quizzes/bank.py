@@ -5,11 +5,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from hashlib import sha256
+from itertools import groupby
 
 from autograd_course.quizzes.quiz import COURSE, Question, Quiz
 from autograd_course.quizzes.reading import FOLDER, file_name, load, read
-
-DRAWN = 15  # the number of questions that are drawn, in addition to the essays
 
 
 @cache
@@ -28,24 +27,17 @@ def essays() -> tuple[Question, ...]:
 def draw(seed: int | str = 0) -> Quiz:
     """Return the check for a seed, which is a number or a name. The essays follow the questions.
 
-    Every lesson contributes one question before any lesson contributes a second one. The questions
-    are in the order of the lessons.
+    Each lesson contributes one question, in the order of the lessons.
     """
-    drawn = sorted(_in_turns(str(seed))[:DRAWN], key=lambda question: question.lesson)
+
+    def place(question: Question) -> bytes:
+        return sha256(f"{seed}/{question.id}".encode()).digest()
+
+    by_lesson = groupby(sorted(bank().choices, key=lambda q: q.lesson), key=lambda q: q.lesson)
+    drawn = (min(questions, key=place) for _, questions in by_lesson)
     argument = f", seed={seed!r}" if seed else ""
     call = f'knowledge_check("{COURSE}"{argument})'
     return Quiz(COURSE, bank().title, (*drawn, *essays()), call)
-
-
-def _in_turns(seed: str) -> list[Question]:
-    """Return the whole bank in shuffled rounds. Each round has at most one question per lesson."""
-
-    def place(name: str) -> bytes:
-        return sha256(f"{seed}/{name}".encode()).digest()
-
-    shuffled = sorted(bank().choices, key=lambda question: place(question.id))
-    turn = {q: sum(r.lesson == q.lesson for r in shuffled[:k]) for k, q in enumerate(shuffled)}
-    return sorted(shuffled, key=lambda question: (turn[question], place(question.lesson)))
 
 
 def _named(path: str) -> Question:

@@ -122,6 +122,14 @@ def test_every_part_has_its_place_in_the_architecture(part: str) -> None:
     assert f"{part}/" in page or re.search(rf"\b{part.removesuffix('.py')}\b", page)
 
 
+def test_the_readme_of_the_visualizers_lists_every_folder() -> None:
+    readme = (COURSE / "visualize" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^    (\w+)/", readme, re.MULTILINE)
+
+    folders = {path.parent.name for path in (COURSE / "visualize").glob("*/*.[jp][sy]")}
+    assert sorted(listed) == sorted(folders)
+
+
 def test_the_picture_of_the_doctor_shows_the_layers_of_its_contract() -> None:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = config["tool"]["importlinter"]["contracts"]

@@ -45,7 +45,7 @@ class Shown:
 
     ``root`` is the selector of its view, and ``opens`` is the text in this view when it opens.
     ``control`` is the selector of the control that ``key`` moves. ``says`` is the text that a
-    screen reader then reads.
+    screen reader then reads. ``visible`` is the text that the view then shows, if it differs.
     """
 
     call: str
@@ -54,6 +54,7 @@ class Shown:
     control: str
     key: str
     says: str
+    visible: str = ""
 
 
 SHOWN = {
@@ -67,7 +68,7 @@ SHOWN = {
     ),
     "compared-flows": Shown(
         'compare_flows({"once": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))',
-        ".agf", "input has gradient ∂ 0.5403", 'input[aria-label="step"]', "End", "once Backward ",
+        ".agf", "input has gradient ∂ 0.5403", 'input[aria-label="step"]', "End", "once Backward ", "input has gradient",
     ),
     "function-lab": Shown(
         'function_lab({"Square": Square, "CalmSquare": CalmSquare}, x=1.5)',
@@ -76,11 +77,11 @@ SHOWN = {
     ),
     "ste-lab": Shown(
         'ste_lab("sign", "clipped")',
-        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward maps x = 3 to 1.",
+        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward maps x = 3 to 1.", "x = 3",
     ),
     "jacobian-view": Shown(
         "jacobian_view(HalfSoftmax, qkv[0, :3])",
-        ".ac-jac", "differences", "[role=application]", "ArrowRight", "] finite differences ",
+        ".ac-jac", "differences", "[role=application]", "ArrowRight", "] finite differences ", "∂x[",
     ),
     "memory-timeline": Shown(
         "memory_timeline(attend, torch.randn(64, 32), budget=8192)",

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from html import escape
+from typing import get_type_hints
 
 import nbformat
 from nbformat import NotebookNode
 
+from autograd_course import visualize
+from autograd_course.visualize.kit.live import Live
 from tools.outputs import WIDGET_VIEW
 
-WIDGETS = (  # calls that show a widget; for knowledge_check and vote, the page has the questions
-    "attention_tiles",
-    "compare_flows",
-    "function_lab",
-    "gradient_flow",
-    "jacobian_view",
-    "memory_timeline",
-    "ste_lab",
-)
+
+def _shows_picture(name: str) -> bool:
+    called = getattr(visualize, name)
+    return inspect.isfunction(called) and issubclass(get_type_hints(called)["return"], Live)
+
+
+# The functions that show a widget whose picture is saved. A knowledge check saves its questions.
+WIDGETS = frozenset(filter(_shows_picture, visualize.__all__))
 
 STILL = (
     '<p class="still">This is a still picture. <a href="{}">Open this page in Colab</a> or in '

@@ -336,7 +336,32 @@ def script(trace: Trace) -> Script:
 
 
 def describe(trace: Trace) -> str:
-    """Describe a trace step by step in plain text. Numbers have at most four digits."""
+    """Describe a gradient flow step by step in plain text. Numbers have at most four digits.
+
+    Args:
+        trace: The flow, from :func:`trace_gradient_flow`.
+
+    Returns:
+        The title, and below it one line for each step of forward and of backward.
+
+    Raises:
+        TraceError: The argument is not a trace.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import describe, trace_gradient_flow
+        >>> print(describe(trace_gradient_flow(Square, torch.tensor(3.0))))
+        Gradient flow through Square: 1 operation, 1 custom.
+          Given: x = 3.
+        Forward
+          Square of x is 9.
+          loss is 9.
+        Backward
+          loss starts with ∂ 1 (∂L/∂L).
+          Square receives ∂ 1 and sends 6 (×6) to x.
+          x has gradient ∂ 6.
+    """
     if not isinstance(trace, Trace):
         raise TraceError(
             "describe needs a trace, such as trace_gradient_flow(loss, x), "

@@ -523,16 +523,29 @@ def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) ->
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
     """Run ``fn(*inputs)`` and its backward pass once, and record both.
 
-    ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
-    returns a tensor or a tuple of tensors. The loss is the sum of all their elements. ``inputs``
-    contains the arguments. Tensors are copied. ``names`` contains names for the inputs. By default,
-    these are the parameter names of ``fn``. Module calls become groups.
+    The loss is the sum of all elements of the result. Module calls become groups. The caller's
+    tensors, gradients, random state, grad mode and default dtype do not change, and no part of the
+    graph stays alive.
 
-    The caller's tensors, gradients, random state, grad mode and default dtype do not change, and no
-    part of the graph stays alive.
+    Args:
+        fn: A ``torch.autograd.Function`` class (its ``.apply`` is called), or any callable that
+            returns a tensor or a tuple of tensors.
+        inputs: The arguments. Tensors are copied.
+        names: The names of the inputs. By default, these are the parameter names of ``fn``.
 
-    Raises :class:`TraceError` if an input has no values, if no input can have a gradient, or if
-    ``fn`` or a backward raises an error. It also raises if no result depends on the inputs.
+    Returns:
+        The trace: the nodes, edges and values of both passes, as plain data.
+
+    Raises:
+        TraceError: An input has no values, no input can have a gradient, no result depends on the
+            inputs, or ``fn`` or a backward raises an error.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.functions import Square
+        >>> from autograd_course.visualize import trace_gradient_flow
+        >>> trace_gradient_flow(Square, torch.tensor(3.0)).title
+        'Square'
     """
     require_values(inputs)
     call, arguments = as_callable(fn, "gradient_flow"), fresh_leaves(inputs)

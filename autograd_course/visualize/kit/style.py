@@ -40,9 +40,22 @@ _LOOK: Any = {
 
 @contextmanager
 def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterator[list[Axes]]:
-    """Yield ``columns`` axes side by side in the course's style. Show the figure at the end.
+    """Yield axes side by side in the course's style. Show the figure at the end of the block.
 
-    ``width`` and ``height`` are in inches.
+    Args:
+        columns: The number of axes.
+        width: The width of the whole figure in inches.
+        height: The height of the figure in inches.
+
+    Returns:
+        A context manager that yields the list of matplotlib axes.
+
+    Example:
+        >>> from autograd_course.lesson import BLUE, figure
+        >>> with figure(columns=2) as axes:
+        ...     _ = axes[0].plot([0, 1, 2], [0, 1, 4], color=BLUE)
+        >>> len(axes)
+        2
     """
     with plt.rc_context(_LOOK):
         drawing, axes = plt.subplots(
@@ -54,6 +67,23 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterato
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], color: str = INK, **options: Any) -> None:
-    """Write ``text`` next to the data, at the data coordinates ``at``."""
+    """Write a text next to the data, on a light background that keeps it readable.
+
+    Args:
+        axes: The axes to write on.
+        text: The text.
+        at: The position, in data coordinates.
+        color: The color of the text.
+        options: Further options of ``Axes.annotate``, such as ``ha="right"``.
+
+    Returns:
+        None
+
+    Example:
+        >>> from autograd_course.lesson import figure, note
+        >>> with figure() as (axes,):
+        ...     _ = axes.plot([0, 1, 2], [0, 1, 4])
+        ...     note(axes, "steeper", (1.5, 2.0))
+    """
     halo = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
     axes.annotate(text, at, color=color, fontsize=9, bbox=halo, **options)

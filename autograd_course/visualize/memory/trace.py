@@ -163,9 +163,7 @@ class MemoryTrace:
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves and when.
 
-    ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
-    callable that returns a tensor or a tree of tensors. The backward pass starts with ones. Tensors
-    among ``inputs`` are copied. Each storage counts once, from the moment when a node saves a
+    The backward pass starts with ones. Each storage counts once, from the moment when a node saves a
     tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
     storages of the inputs, and of the parameters and other tensors that ``fn`` holds, are already
     resident and cost nothing. Tensors that a custom Function stores as attributes of its ctx also
@@ -174,8 +172,23 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     The caller's tensors, gradients, buffers, random states, grad mode and default dtype do not
     change, and no part of the graph stays alive.
 
-    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises an
-    error, or if the result contains no tensor that depends on the inputs.
+    Args:
+        fn: A ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
+            callable that returns a tensor or a tree of tensors.
+        inputs: The arguments. Tensors are copied.
+
+    Returns:
+        The trace: the events in their order, and the bytes that are saved after each of them.
+
+    Raises:
+        TraceError: No input can have a gradient, the result contains no tensor that depends on the
+            inputs, or ``fn`` or a backward raises an error.
+
+    Example:
+        >>> import torch
+        >>> from autograd_course.visualize import trace_memory
+        >>> trace_memory(torch.exp, torch.randn(8)).peak  # 8 float32 numbers, in bytes
+        32
     """
     call = as_callable(fn, "memory_timeline")
     require_dense(inputs)

@@ -120,8 +120,8 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     explanations.
 
     Args:
-        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for fifteen questions and
-            three essays about all lessons.
+        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for one question of each
+            lesson and three essays.
         seed: For ``"course"``, a number or your name, which selects the questions from a bank.
 
     Returns:
