@@ -289,7 +289,13 @@ def test_in_the_dark_a_picture_s_paper_is_the_page(browser: Browser, color: str,
 def test_every_widget_of_the_package_has_a_row_in_the_table_of_shown_widgets() -> None:
     rows = {shown.call.partition("(")[0] for shown in SHOWN.values()}
 
-    assert rows == {*WIDGETS, "knowledge_check", "vote"}, "add it to support/shown_widgets.py"
+    assert rows == {*WIDGETS, "knowledge_check", "vote"}, "add it to tests/support/shown_widgets.py"
+
+
+def test_every_widget_of_the_package_is_in_the_table_for_engineers() -> None:
+    page = (ROOT / "docs" / "checking.md").read_text(encoding="utf-8")
+
+    assert {*WIDGETS} == {*re.findall(r"^\| `(\w+)\(", page.partition("visualize import")[2], re.M)}
 
 
 FIGURE = "<Figure size 880x396 with 2 Axes>"

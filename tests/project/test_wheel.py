@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from repository import ROOT
+from shown_widgets import SETUP, SHOWN
 
 pytestmark = [pytest.mark.slow, pytest.mark.checkout]
 
@@ -156,13 +157,6 @@ CALLS = {
     "explain('leaf Variable that requires grad is being used in an in-place')": "## Repair",
     "checkup()": "All set.",
     "gradient_flow(loss, torch.tensor(0.5))": "GradientFlow",
-    "show.compare_flows({'a': loss, 'b': loss}, torch.tensor(0.5))": "FlowComparison",
-    "show.function_lab()": "FunctionLab",
-    "show.jacobian_view(Square, x)": "JacobianView",
-    "show.memory_timeline(loss, x)": "MemoryTimeline",
-    "show.ste_lab()": "STELab",
-    "show.attention_tiles(*torch.randn(3, 6, 4))": "AttentionTiles",
-    "show.knowledge_check('01')": "KnowledgeCheck",
     "show.tangent(Square, 0.5)": "Tangent",
     "vote('02', 'saved-as-attribute')": "Vote before you run the next cell",
 }
@@ -186,6 +180,14 @@ def said(call):
 x, loss = torch.linspace(-1, 1, 3), lambda x: Square.apply(x).sum()
 print(json.dumps([said(call) for call in CALLS]))
 """
+
+
+def test_every_widget_is_created(installed: Installed) -> None:
+    created = ", ".join(f"repr({shown.call})" for shown in SHOWN.values())
+
+    words = installed.says(f"{SETUP}\nimport json\nprint(json.dumps([{created}]))")
+
+    assert all(words)
 
 
 def test_what_the_package_offers_works(installed: Installed) -> None:

@@ -68,7 +68,8 @@ SHOWN = {
     ),
     "compared-flows": Shown(
         'compare_flows({"once": torch.sin, "twice": lambda x: x.sin().sin()}, torch.tensor(1.0))',
-        ".agf", "input has gradient ∂ 0.5403", 'input[aria-label="step"]', "End", "once Backward ", "input has gradient",
+        ".agf", "input has gradient ∂ 0.5403", 'input[aria-label="step"]', "End", "once Backward ",
+        "input has gradient",
     ),
     "function-lab": Shown(
         'function_lab({"Square": Square, "CalmSquare": CalmSquare}, x=1.5)',
@@ -77,11 +78,13 @@ SHOWN = {
     ),
     "ste-lab": Shown(
         'ste_lab("sign", "clipped")',
-        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward maps x = 3 to 1.", "x = 3",
+        ".ac-ste", "step 150 of 150", 'input[aria-label="x"]', "End", "Forward maps x = 3 to 1.",
+        "x = 3",
     ),
     "jacobian-view": Shown(
         "jacobian_view(HalfSoftmax, qkv[0, :3])",
-        ".ac-jac", "differences", "[role=application]", "ArrowRight", "] finite differences ", "∂x[",
+        ".ac-jac", "differences", "[role=application]", "ArrowRight", "] finite differences ",
+        "∂x[",
     ),
     "memory-timeline": Shown(
         "memory_timeline(attend, torch.randn(64, 32), budget=8192)",

@@ -1,10 +1,11 @@
-"""Draw the picture as SVG, for the animation in the widget and as a separate file."""
+"""Draw the picture as SVG: for the animation in the widget, as a separate file, and for the PNG."""
 
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
 from autograd_course.visualize.flow.describe import Card, Map, Script
+from autograd_course.visualize.flow.differences import Different
 from autograd_course.visualize.flow.layout import (
     BADGE_BASELINE,
     BASELINES,
@@ -16,6 +17,7 @@ from autograd_course.visualize.flow.layout import (
     TURN,
     TURN_ASIDE,
     TURN_RISE,
+    UNLIKE,
     Box,
     Column,
     Curve,
@@ -26,6 +28,8 @@ from autograd_course.visualize.flow.layout import (
     label_box,
     map_corners,
     radius,
+    unlike_card,
+    unlike_label,
 )
 from autograd_course.visualize.flow.marks import cell_size, cells, length, look, shade, thickness
 
@@ -116,7 +120,8 @@ def _badge(box: Box, text: str) -> str:
 
 # --- The picture ----------------------------------------------------------------------------------
 
-HERE = Path(__file__).parent
+STYLE = Path(__file__).with_name("picture.css")
+ALIKE = Different()
 
 
 def live_svg(words: Script, drawn: Layout) -> str:
@@ -126,7 +131,8 @@ def live_svg(words: Script, drawn: Layout) -> str:
     and edges have ``data-edge``.
     """
     whole = Column(0.0, 0.0, drawn.width, drawn.height)
-    return _document(words, whole.width, whole.height, _column(words, drawn, whole, still=False))
+    shown = _column(words, drawn, whole, still=False)
+    return document(words.title, whole.width, whole.height, shown)
 
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
@@ -134,34 +140,50 @@ def svg(words: Script, drawn: Layout, account: str) -> str:
 
     A tall picture is drawn in columns, like the PNG.
     """
-    sheet, style = Sheet(drawn), (HERE / "picture.css").read_text(encoding="utf-8")
-    ground = f'<rect class="agf-ground" width="{sheet.width:g}" height="{sheet.height:g}"/>'
-    head = f"<desc>{escape(account)}</desc><style>{style}</style>{ground}"
-    columns = [_column(words, drawn, column, still=True) for column in sheet.columns]
+    sheet, style = Sheet(drawn), STYLE.read_text(encoding="utf-8")
+    content = f"<desc>{escape(account)}</desc>{ground(sheet.width, sheet.height, style)}"
+    return document(words.title, sheet.width, sheet.height, content + svg_sheet(sheet, words))
+
+
+def ground(width: float, height: float, style: str) -> str:
+    """Return the style sheet and the background of a still picture."""
+    return f'<style>{style}</style><rect class="agf-ground" width="{width:g}" height="{height:g}"/>'
+
+
+def svg_sheet(sheet: Sheet, words: Script, different: Different = ALIKE) -> str:
+    """Return the columns of a still picture, and mark the differences from another flow."""
+    columns = [_column(words, sheet.drawn, column, True, different) for column in sheet.columns]
     if sheet.turns:
         placed = zip(sheet.placed, columns, strict=True)
         columns = [_window(left, column, shown) for (left, column), shown in placed]
-    turns = [_turn(x, sheet.height) for x in sheet.turns]
-    return _document(words, sheet.width, sheet.height, "".join([head, *columns, *turns]))
+    return "".join([*columns, *(_turn(x, sheet.height) for x in sheet.turns)])
 
 
-def _document(words: Script, width: float, height: float, content: str) -> str:
+def document(title: str, width: float, height: float, content: str) -> str:
+    """Return an SVG of this size. ``title`` is its accessible name."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="agf-picture" role="group" '
         f'width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}" aria-label="{escape(words.title)}">'
-        f"<title>{escape(words.title)}</title>{content}</svg>"
+        f'viewBox="0 0 {width:g} {height:g}" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{content}</svg>"
     )
 
 
-def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
+def _column(
+    words: Script, drawn: Layout, column: Column, still: bool, different: Different = ALIKE
+) -> str:
     """Return the contents of a column. In a ``still`` file, nothing is clickable."""
     curves = list(enumerate(drawn.curves))
     edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
     here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]
     cards = [svg_card(node, drawn, words, still) for node in here]
-    factors = [_factor(number, curve, words) for number, curve in curves if column.labels(curve)]
-    return "".join([*edges, *cards, *factors])
+    signs = [_unlike(*unlike_card(drawn.boxes[node])) for node in here if node in different.nodes]
+    factors = [
+        _factor(number, curve, words, number in different.edges)
+        for number, curve in curves
+        if column.labels(curve)
+    ]
+    return "".join([*edges, *cards, *signs, *factors])
 
 
 def _window(left: float, column: Column, shown: str) -> str:
@@ -191,19 +213,29 @@ def _edge(number: int, curve: Curve, words: Script) -> str:
     arrow = "M" + " ".join(f"{x:g} {y:g}" for x, y in curve.arrow) + "z"
     return (
         f'<g class="agf-link agf-{look(mark)}" data-edge="{number}" aria-hidden="true" '
-        f'style="--agf-width:{thickness(mark)}">'
+        f'style="stroke-width:{thickness(mark)}">'
         f'<path class="agf-edge" d="{path(curve.points)}"/>'
         f'<path class="agf-arrow" d="{arrow}"/></g>'
     )
 
 
-def _factor(number: int, curve: Curve, words: Script) -> str:
+def _factor(number: int, curve: Curve, words: Script, differs: bool) -> str:
     template = words.factors[number]
     text = words.fill(template)
     (x, y), box = curve.label, label_box(curve, text)
     hidden = "" if text else ' visibility="hidden"'
     return (
-        f'<g class="agf-factor" data-edge="{number}" aria-hidden="true"{hidden}>'
+        f'<g class="agf-factor{" agf-differs" * differs}" data-edge="{number}" '
+        f'aria-hidden="true"{hidden}>'
         f'<rect x="{box.x:g}" y="{box.y:g}" width="{box.width:g}" height="{box.height:g}" rx="4"/>'
-        f'<text x="{x:g}" y="{y + 4:g}" data-text="{escape(template)}">{escape(text)}</text></g>'
+        f'<text x="{x:g}" y="{y + 4:g}" data-text="{escape(template)}">{escape(text)}</text>'
+        f"{_unlike(*unlike_label(box)) if differs else ''}</g>"
+    )
+
+
+def _unlike(x: float, y: float) -> str:
+    """Return the sign that a part differs from its counterpart in another flow."""
+    return (
+        f'<g class="agf-unlike"><circle cx="{x:g}" cy="{y:g}" r="{UNLIKE:g}"/>'
+        f'<text x="{x:g}" y="{y + 4.5:g}">≠</text></g>'
     )

@@ -28,7 +28,7 @@ function look(element, mark) {
 /** Draw an edge as thick as its gradient is large, in the look of its sign. */
 function weigh(link, mark) {
   look(link, mark);
-  link.style.setProperty("--agf-width", EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark));
+  link.style.strokeWidth = EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark);
 }
 
 /** Draw a card's bar as long as its gradient is large. */

@@ -163,8 +163,8 @@ class MemoryTrace:
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves and when.
 
-    The backward pass starts with ones. Each storage counts once, from the moment when a node saves a
-    tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
+    The backward pass starts with ones. Each storage counts once, from the moment when a node saves
+    a tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
     storages of the inputs, and of the parameters and other tensors that ``fn`` holds, are already
     resident and cost nothing. Tensors that a custom Function stores as attributes of its ctx also
     count.
