@@ -9,11 +9,13 @@ Encodings that a file declares are ignored, because Python also supports unusual
 
 from __future__ import annotations
 
+import ast
 import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from autograd_course.errors import CourseError
@@ -73,7 +75,9 @@ def read(data: bytes) -> Notebook:
     text = text.lstrip("\ufeff")
     notebook = _parsed(text)
     if not any(cell.source.strip() for cell in notebook.cells):
-        raise UnreadableError("the file holds no cell: save the notebook and hand it in again")
+        raise UnreadableError(
+            "the file contains no code: save your work and hand in the file again"
+        )
     cells = tuple(replace(c, source=clean(c.source)) for c in notebook.cells)
     return Notebook(cells, problems + notebook.problems)
 
@@ -198,14 +202,23 @@ def _guessed(data: bytes, codec: str) -> tuple[str, tuple[str, ...]]:
 
 
 _CELL_BEGINS = re.compile(r"(?m)^# ?%%(?P<header>.*)$|^# In ?\[[ \d]*\]:[ \t]*$")
+_DEFINITION_BEGINS = re.compile(r"(?m)^(?:@.*\n)*(?:class|def)\b")
 _SCRIPT_KIND = re.compile(r"^[^\[=]*\[(markdown|md|raw)\]")
 _NBGRADER = re.compile(r"\bnbgrader=")
 _SCRIPT_KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw": "raw"}
 
 
 def cells_of(text: str) -> Iterator[Cell]:
-    """Yield the cells of a script. Text before the first marker is also a code cell."""
+    """Yield the cells of a script. Text before the first marker is also a code cell.
+
+    If a script without markers is not valid Python, each top-level definition is a cell. Then an
+    error in one definition does not affect the others.
+    """
     marks = list(_CELL_BEGINS.finditer(text))
+    if not marks and not _parses(text):
+        cuts = [0, *(begins.start() for begins in _DEFINITION_BEGINS.finditer(text)), len(text)]
+        yield from (Cell("code", text[a:b].strip("\n")) for a, b in pairwise(cuts))
+        return
     first = marks[0].start() if marks else len(text)
     if text[:first].strip():
         yield Cell("code", text[:first].strip("\n"))
@@ -215,6 +228,14 @@ def cells_of(text: str) -> Iterator[Cell]:
         yield Cell(
             _script_kind(header), text[mark.end() : end].strip("\n"), _script_grade_id(header)
         )
+
+
+def _parses(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _script_kind(header: str) -> Kind:

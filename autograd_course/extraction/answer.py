@@ -7,10 +7,6 @@ import json
 from dataclasses import dataclass
 
 
-class NotPython(str):
-    """The problem that a cell is not valid Python, which the grading result also reports."""
-
-
 @dataclass(frozen=True)
 class Answer:
     """A student's answer to one exercise.

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
-from autograd_course.extraction.answer import NotPython
 from autograd_course.extraction.attempts import is_attempted
 from autograd_course.extraction.program import Program
 from autograd_course.index import INDEX, shares_its_answer
@@ -32,9 +32,9 @@ def place(program: Program, exercise: str) -> Place | None:
     tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
     if begun := [i for i in tagged if _begun(program, i, name)]:
         return Place(begun[-1], name, (*_renamed(exercise, name), *_several(tagged, begun)))
-    if broken := [i for i in tagged if program.blocks[i].error]:
-        error = program.blocks[broken[-1]].error
-        return Place(broken[-1], name, (NotPython(f"the cell is no Python: {error}"),))
+    # The verdict says why Python cannot read such a cell.
+    if broken := [i for i in tagged if program.blocks[i].error] or _unreadable(program, name):
+        return Place(broken[-1], name)
     if (elsewhere := _elsewhere(program, exercise, name)) is not None:
         return Place(
             elsewhere, name, (*_renamed(exercise, name), _lost(program, elsewhere, exercise))
@@ -53,6 +53,16 @@ def _name(program: Program, exercise: str) -> str:
 
 def _begun(program: Program, index: int, name: str) -> bool:
     return is_attempted(program.blocks[index].statements, name)
+
+
+def _unreadable(program: Program, name: str) -> list[int]:
+    """Return the cells without an id that are not valid Python, but seem to define the name."""
+    defines = re.compile(rf"^(class|def) {re.escape(name)}\b", re.MULTILINE)
+    return [
+        index
+        for index, block in enumerate(program.blocks)
+        if block.error and not block.exercise and defines.search(block.source)
+    ]
 
 
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:

@@ -26,7 +26,6 @@ from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.errors import first_line
 from autograd_course.execution import line_in, said
-from autograd_course.extraction.answer import NotPython
 from autograd_course.grader import CATALOGUE, Result, grade
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.limits import VARIABLE, seconds_for
@@ -122,9 +121,7 @@ def graded(task: Task) -> Graded:
         return graded_as(result_of(exercise, unfinished))
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         result = _result(exercise, task)
-    # The result reports a syntax error with the line of the file.
-    notes = (note for note in task.answer.problems if not isinstance(note, NotPython))
-    return graded_as(result, notes, printed.getvalue())
+    return graded_as(result, task.answer.problems, printed.getvalue())
 
 
 def _result(exercise: Exercise, task: Task) -> Result:

@@ -260,7 +260,7 @@ def test_a_failure_of_the_grader_is_not_the_learner_s(
     [
         (b'{"cells": [', "its JSON is invalid at line 1. Save the notebook again"),
         (b"", "its JSON is invalid at line 1"),
-        (b'{"cells": []}', "the file holds no cell"),
+        (b'{"cells": []}', "the file contains no code"),
     ],
 )
 @pytest.mark.usefixtures("here")

@@ -227,8 +227,8 @@ def test_a_line_of_the_code_is_found_again(line: str) -> None:
 MESSAGES = {
     "the cell raises NameError: x (line 5: `return x * x`).": {5},
     "the cell raises NameError: x (line 5: `something else`).": set(),  # a line in a different cell
-    "the cell raises SyntaxError: invalid syntax (<cell 2>, line 7).": {7},
-    "the cell raises SyntaxError (<cell 1>, line 700).": set(),
+    "the cell is not Python: invalid syntax (line 7).": {7},
+    "the cell is not Python: invalid syntax (line 700).": set(),
     "nothing of a line": set(),
 }
 

@@ -32,6 +32,8 @@ def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(compile(source, filename, "exec"), defined)
+    except SyntaxError as error:
+        raise CellError(f"the cell is not Python: {error.msg} (line {error.lineno}).") from None
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {first_line(error)}{line_in(error, filename)}"
         raise CellError(f"the cell raises {told}.") from None

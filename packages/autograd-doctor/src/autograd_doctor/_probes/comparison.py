@@ -271,8 +271,12 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 
 
 def old_style(session: Session, evidence: Evidence) -> Evidence:
-    """Record the names of the Functions whose ``forward`` takes ``ctx``."""
-    found = [f for f in definitions(session) if takes_ctx(f)]
+    """Record the names of the Functions whose ``forward`` takes ``ctx``.
+
+    PyTorch itself defines such a Function for each custom operator, and the user cannot change it.
+    """
+    own = (f for f in definitions(session) if not f.__module__.startswith("torch."))
+    found = [f for f in own if takes_ctx(f)]
     return replace(
         evidence,
         contract=replace(

@@ -108,6 +108,9 @@ def _described(method: Method, edit: Edit) -> str:
     before = _short(node)
     with edit.made():
         after = _short(edit.new if shown else node)
+    match edit.old, edit.new:  # two methods of the same object
+        case ast.Attribute(a, was), ast.Attribute(b, becomes) if ast.dump(a) == ast.dump(b):
+            before, after = was, becomes
     return f"`{before}` instead of `{after}` {_where(method, edit)}"
 
 

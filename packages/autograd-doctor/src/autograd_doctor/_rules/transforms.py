@@ -164,8 +164,9 @@ def _vmap_hint(comparison: Comparison) -> str:
     hint="Remove branches that depend on tensor values, print calls, changes to state outside "
     "`ctx`, and calls to `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` "
     "with tensors that have no values. To raise an error that depends on values, use "
-    "`torch._assert_async`. To keep other such code, and the graph break that it causes, call the "
-    "Function from a function that is decorated with `torch.compiler.disable`.",
+    "`torch._assert_async`. Move code that `torch.compile` cannot trace, such as a call into "
+    "another library, into a custom operator (`torch.library.custom_op`). Or keep the graph break: "
+    "decorate the function that calls the Function with `torch.compiler.disable`.",
     lesson="12_compile_and_operators",
     after=FIRST_ORDER,
 )

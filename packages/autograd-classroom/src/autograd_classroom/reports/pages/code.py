@@ -15,7 +15,7 @@ from pygments.lexers import PythonLexer
 from autograd_classroom.reports.pages.rendering import shown
 
 _MOST = 40_000  # maximum number of characters shown from one answer
-_NUMBERED = re.compile(r"(?:\(|<cell \d+>, )line (\d+)(?:: `(.*)`)?\)")
+_NUMBERED = re.compile(r"\(line (\d+)(?:: `(.*)`)?\)")
 _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
 
