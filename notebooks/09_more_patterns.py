@@ -51,8 +51,8 @@ from autograd_course.visualize import knowledge_check
 # A model reads four sensors on a machine and predicts whether the machine will fail. It computes a
 # score $z$. For an example with the label $y$ (0 or 1), the loss is $\log(1 + e^z) - y\,z$.
 #
-# The author knows that $e^z$ overflows for large $z$. There, the logarithm equals $z$ up to
-# rounding, so the code returns $z$. The value is right everywhere.
+# The author of the next cell knows that $e^z$ overflows for large $z$. For such $z$, the logarithm
+# equals $z$ up to rounding, so the code returns $z$. The value is right everywhere.
 
 
 # %%
@@ -66,8 +66,8 @@ print("built in:", softplus(z).tolist())
 
 # %% [markdown]
 # The data set has 2,000 readings. One of them was recorded in millivolts instead of volts. Its
-# numbers are a thousand times too large, but they point in the right direction. The score says that
-# the machine will fail, and it did fail. Training reaches this example in step 50. Before some
+# numbers are a thousand times too large, but they point in the right direction. The score predicts
+# that the machine will fail, and it did. Training reaches this example at step 50. Before some
 # cells in this lesson, you will vote on what you expect. Each vote tests a common belief, and some
 # of these beliefs are true.
 
@@ -103,9 +103,9 @@ for k in range(step - 1, step + 3):
 print("weights:", weight.tolist())
 
 # %% [markdown]
-# The loss in step 50 is finite and right. The odd example even has a loss of exactly 0, because the
-# model is right and certain. So the gradient of this example should also be 0. But the next loss is
-# `nan`, and the weights never recover.
+# The loss at step 50 is finite and right. In fact, the loss of the odd example is exactly 0,
+# because the model is right and certain. So the gradient of this example should also be 0. But the
+# next loss is `nan`, and the weights never recover.
 
 # %% [markdown]
 # ## The whole thing, working
@@ -253,13 +253,13 @@ for row in gradient:
 # %% [markdown]
 # The loss is finite, and the masked row is not part of it. Still, the gradient of this row is
 # `nan`, because autograd multiplies the upstream gradient 0 by $e^{-\infty - (-\infty)}$. Attention
-# often *adds* the mask to the scores. In that case, this `nan` reaches the weights from which the
-# scores were computed, and the next step makes them `nan`. (If you mask the scores with
-# `masked_fill` or `torch.where`, you are safe, because their backward writes zeros at the masked
-# positions.)
+# often *adds* the mask to the scores. In that case, this `nan` reaches the weights used to compute
+# the scores, and the next optimizer step turns those weights into `nan`. (If you mask the scores
+# with `masked_fill` or `torch.where`, you are safe, because their backward writes zeros at the
+# masked positions.)
 #
 # This is a good reason to write a Function. The next one returns the same values as the built-in,
-# but it has the gradient that you want.
+# but it has the gradient you want.
 
 
 # %%
@@ -318,8 +318,8 @@ for function in (LogSumExp, SavedSoftmax):
     )
 
 # %% [markdown]
-# A saved intermediate is a constant when you differentiate the gradient again. So save inputs and
-# outputs, and recompute the rest. Lesson 06 gives the reasons and the exceptions.
+# A saved intermediate acts as a constant when you differentiate the gradient again. So save inputs
+# and outputs, and recompute the rest. Lesson 06 gives the reasons and the exceptions.
 
 # %% [markdown]
 # ## Normalization is a projection
@@ -373,9 +373,9 @@ for name, left, right in (
 # $P$ is a *projection*: applying it twice gives the same result as applying it once. It removes the
 # components in the two directions in which $x$ can move without changing $y$. The first direction
 # is a shift of the whole batch (along the ones), and the second is a stretch (along $y$). So for
-# every normalization, you know which components its gradient must not have. (In practice, there is
-# an $\varepsilon$ under the square root. Then a stretch changes $y$ a little, so this component is
-# not exactly zero.) If you leave out the two terms, `diagnose` finds that they are missing:
+# any normalization, you know which components its gradient must not have. (In practice, the
+# $\varepsilon$ under the square root lets a stretch change $y$ slightly, so this component is not
+# exactly zero.) If you leave out the two terms, `diagnose` finds that they are missing:
 
 
 # %%
@@ -475,12 +475,12 @@ print("stride 2, padding 1: ", gradcheck(Convolve.apply, (sample(7), sample(3), 
 print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 3, 0)))
 
 # %% [markdown]
-# If forward pads the signal, backward cuts off the padding. If the stride is larger than the kernel
-# size, some samples are in no window, and their gradient is zero.
+# If forward pads the signal, backward removes the padding. If the stride is larger than the kernel
+# size, some samples are not in any window, so their gradient is zero.
 #
-# Channels add an ordinary matrix product over the channels, and *groups* divide this product into
-# blocks. The course's `Conv1d` supports both. If a function is linear in $x$, its backward is its
-# transpose. So for all $x$ and $g$, the numbers $\langle f(x), g\rangle$ and
+# With channels, there is also an ordinary matrix product over the channels, and *groups* split this
+# product into blocks. The course's `Conv1d` supports both. If a function is linear in $x$, its
+# backward is its transpose. So for all $x$ and $g$, the numbers $\langle f(x), g\rangle$ and
 # $\langle x, \text{backward}(g)\rangle$ are equal. Can you turn this into a test?
 
 # %%
@@ -497,8 +497,8 @@ print(f"w: the two numbers differ by {((y * g).sum() - (w * grad_w).sum()).abs()
 
 # %% [markdown]
 # This *adjoint test*, also called the dot-product test, costs one forward and one backward pass,
-# however large the input is. `gradcheck` would need two forward passes for each element of `x`. The
-# adjoint test works for every linear function, such as a convolution, resampling, padding,
+# regardless of the input size. `gradcheck` would need two forward passes for each element of `x`.
+# The adjoint test works for any linear function, such as convolution, resampling, padding,
 # gathering, the FFT, or a projector in tomography.
 #
 # ### Checkpoint 3
@@ -525,14 +525,15 @@ predict(..., x.grad[1])
 # %% [markdown]
 # ## Complex numbers and the conjugate
 #
-# All patterns also work for complex tensors, with one addition. In PyTorch, the gradient of a real
-# loss is $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$.
-# This is the direction of steepest ascent, so the step `z - lr * z.grad` decreases the loss. (It is
-# twice the *Wirtinger derivative* with respect to $\bar z$.)
+# All of these patterns also work for complex tensors, with one addition. In PyTorch, the gradient
+# of a real loss is
+# $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$. This is
+# the direction of steepest ascent, so the step `z - lr * z.grad` decreases the loss. (It is twice
+# the *Wirtinger derivative* with respect to $\bar z$.)
 #
 # Is $g\,b$ also the gradient of the product $y = a\,b$ with respect to $a$, as it is for real
-# numbers? The next cell uses gradient descent to search for the complex $a$ for which $a\,b = 1$.
-# It tries $g\,b$ first and then $g\,\bar b$, with the conjugate.
+# numbers? The next cell uses gradient descent to find the complex $a$ for which $a\,b = 1$. It
+# first tries $g\,b$, and then the version with the conjugate, $g\,\bar b$.
 
 # %%
 vote("09", "complex-product-rule")
@@ -575,7 +576,7 @@ for function in (WithoutConjugate, WithConjugate):
 #
 # $$\frac{\partial L}{\partial a} = g\,\bar b .$$
 #
-# The transpose in the real case becomes the conjugate transpose. For real inputs, both formulas
+# For complex numbers, the transpose becomes the conjugate transpose. For real inputs, both formulas
 # give the same result, so a test with real inputs cannot find the mistake. Test complex code with
 # complex numbers. `diagnose` calls this mistake `missing-conjugate`.
 
@@ -602,15 +603,14 @@ for factor in (1.0, 0.25, 0.0, -1.0):
     print(f"factor {factor:5}: value {y.tolist()}, gradient {gradient[0]:.2f}")
 
 # %% [markdown]
-# A factor of 0 stops the gradient. A negative factor makes a *gradient reversal*: the layers after
-# it learn to make a loss small, while the layers before it learn to make the same loss large. For
+# A factor of 0 stops the gradient. A negative factor gives a *gradient reversal*: the layers after
+# it learn to decrease a loss, while the layers before it learn to increase the same loss. For
 # example, suppose that a classifier after the reversal predicts which camera took a picture. Then
-# the layers before the reversal learn to hide the camera.
+# the layers before the reversal learn to hide which camera was used.
 #
 # ### A reversal as a Function
 #
-# If you write the reversal as a Function, it has no rounding errors, because `forward` does no
-# arithmetic:
+# Written as a Function, the reversal has no rounding errors, because `forward` does no arithmetic:
 
 
 # %%
@@ -660,9 +660,9 @@ with show_error():
 
 # %% [markdown]
 # If `forward` returns its input, autograd returns a view of it, and the next in-place operation
-# raises an error. A copy, or `x * 1`, is safe. You have the same problem if `forward` creates a
-# tensor and returns a view of it. For example, if `forward` returns `y.squeeze(dim)`, a `relu_()`
-# after it raises an error.
+# raises an error. Returning a copy, or `x * 1`, is safe. You get the same problem if `forward`
+# creates a tensor and returns a view of it. For example, if `forward` returns `y.squeeze(dim)`,
+# calling `relu_()` on the result raises an error.
 #
 # ### A bound that can be crossed back
 #

@@ -48,9 +48,9 @@ from autograd_course.visualize import compare_flows, knowledge_check
 #
 # We want to store an image of a digit in four bits. An encoder reads the 64 pixels and computes
 # sixteen *logits* $\ell$. Then we draw one of sixteen codes with the probabilities
-# $\text{softmax}(\ell)$. The decoder is a table of sixteen images. It returns the image that
-# belongs to the code. We train the encoder and the decoder so that the decoded image is similar to
-# the original.
+# $\text{softmax}(\ell)$. The decoder is a table of sixteen images. It returns the image for the
+# code that was drawn. We train the encoder and the decoder so that the decoded image resembles the
+# original.
 #
 # The data are the digits from lesson 05. We hold out one image in five to test the result.
 
@@ -79,8 +79,8 @@ def compress(choose, steps=100):
 
 
 # %% [markdown]
-# `torch.multinomial` draws from a distribution. We divide the error by the error of a decoder that
-# always returns the mean image, and we round the result to the nearest 5%.
+# `torch.multinomial` draws from a distribution. We report the error relative to that of a decoder
+# that always returns the mean image, rounded to the nearest 5%.
 
 # %%
 vote("10", "multinomial-raises")
@@ -158,7 +158,7 @@ with figure(columns=2, width=8.0, height=2.4) as panels:
 # look like digits, because the encoder now learns which images should get the same code. (The noisy
 # images belong to codes that the encoder rarely uses.)
 #
-# The next figure shows how the gradient flows in a small example. `Choose` chooses one of three
+# The next figure shows how the gradient flows in a small example. `Choose` picks one of three
 # numbers, and the loss is $(y - 2)^2$, where $y$ is the chosen number. Use the → and ← keys to step
 # through it.
 
@@ -180,16 +180,16 @@ numbers = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
 compare_flows({"argmax": plain, "Choose": straight}, small_logits, numbers)
 
 # %% [markdown]
-# Both versions compute the same loss, and in both of them, the numbers get a gradient. With
-# `argmax`, the logits are not even in the graph. `Choose` adds them to the graph and passes a
-# gradient to them.
+# Both versions compute the same loss, and both produce a gradient for the numbers. With `argmax`,
+# the logits are not even in the graph. `Choose` adds them to the graph and passes a gradient to
+# them.
 #
 # ## Noise is an input
 #
 # A random choice has no gradient for two reasons: it is discrete, and it is random. The *Gumbel-max
 # trick* separates the two. Draw independent noise $n_k = -\log(-\log u_k)$, where $u_k$ is uniform
-# between 0 and 1. Add it to the logits and choose the largest sum. Then each choice has exactly the
-# probability that the softmax gives it:
+# between 0 and 1. Add it to the logits and choose the largest sum. Then the probability of each
+# choice is exactly its softmax probability:
 
 # %%
 logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
@@ -251,7 +251,7 @@ predict(..., gradient.sum())
 #
 # It is zero. If you add the same number to all logits, the softmax does not change. So the gradient
 # has no component in this direction, and its entries add up to zero. You can use this as a quick
-# test for every estimator that differentiates a softmax.
+# test for any estimator that differentiates a softmax.
 #
 # </details>
 
@@ -326,7 +326,8 @@ diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 # - *hard, identity*: `forward` returns the hard sample, and the surrogate is the identity
 #   $h(\ell) = \ell$, so `backward` returns `grad_output`.
 #
-# In use, there is no noise and no mixture: the encoder takes the most likely code.
+# At inference time (the column *in use* below), there is no noise and no mixture: the encoder picks
+# the most likely code.
 
 
 # %%
@@ -349,13 +350,14 @@ for name, sample in ways.items():
     print(f"{name:22}{percent(trained):>11}{percent(used):>9}")
 
 # %% [markdown]
-# With soft samples, the error in use is larger than in training, because the decoder was trained on
-# mixtures, which do not occur in use. With hard samples, the two errors are close.
+# With soft samples, the error is larger at inference time than in training, because the decoder was
+# trained on mixtures, which do not occur at inference time. With hard samples, the two errors are
+# close.
 #
 # The identity is wrong as the gradient of a soft sample. But it is a legitimate surrogate for a
 # hard sample, and here, it performs at least as well as the soft surrogate. No formula could have
-# told you that in advance. Say which surrogate you use, so that you can test it and compare it with
-# others.
+# told you that in advance. State which surrogate you use, so that you can test it and compare it
+# with others.
 #
 # ## ReinMax
 #
@@ -403,13 +405,13 @@ for power in (1, 2, 3):
 
 # %% [markdown]
 # For degree 1, all three agree. For degree 2, ReinMax is exact, but the straight-through estimator
-# is not. For degree 3, neither is exact, and ReinMax even has the larger error. ReinMax is
+# is not. For degree 3, neither is exact, and ReinMax actually has the larger error. ReinMax is
 # guaranteed to be exact on average only if the loss is at most quadratic in $y$. It costs one more
 # vector-Jacobian product. Try it if there are few choices and each of them has a large effect.
 #
 # ### Checkpoint 2
 #
-# The coin from lesson 05 shows heads ($b = 1$) with probability $p$, and the loss is
+# The coin from lesson 05 comes up heads ($b = 1$) with probability $p$, and the loss is
 # $(b - 0.49)^2$. Here, the coin is a choice between tails and heads, with $p = 0.25$. What is the
 # second component of ReinMax's mean gradient? (The true slope is $dL/dp = 0.02$, and
 # $dp/d\ell_2 = p\,(1 - p)$.)
@@ -425,7 +427,7 @@ predict(..., mean[1])
 #
 # The loss is quadratic, so the mean of ReinMax is the true gradient,
 # $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. In lesson 05, training with the straight-through estimator
-# stopped at 49% heads. With ReinMax, it reaches the optimum: the coin always shows tails.
+# stopped at 49% heads. With ReinMax, it reaches the optimum: the coin always comes up tails.
 #
 # </details>
 
@@ -471,7 +473,7 @@ knowledge_check("10")
 # | soft sample | has a true gradient, with the factor $1/\tau$; but it is a mixture |
 # | hard sample | has a surrogate: the soft sample at the same noise |
 # | ReinMax | also uses the slope at $(p + y)/2$: exact on average for a quadratic loss |
-# | trust | the loss in use, without noise or mixtures |
+# | trust | the loss at inference time, without noise or mixtures |
 
 # %% [markdown]
 # ## Where next

@@ -161,8 +161,8 @@ def typical_error(prediction):
 #
 # `clip_samples` needs 120 gradients in every step, but it does not run 120 backward passes.
 # Instead, it uses `torch.func`: `grad` turns a function into its gradient function, and `vmap` runs
-# this function over a batch. The hidden cells define both functions and `fit`, which trains the
-# network.
+# this function over a batch. The hidden cells define the two clipping functions and `fit`, which
+# trains the network.
 
 # %%
 by_batch = fit(OldSnake.apply, clip_batch)
@@ -272,10 +272,10 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # %% [markdown]
 # ## Two forms of one Function
 #
-# Why can `forward` not keep its `ctx`? `ctx` is a node in one graph. `vmap(grad(f))` contains two
-# transforms, one inside the other, and each of them handles the call: `vmap` runs `forward` for the
-# whole batch, and `grad` creates a node for the gradient. So PyTorch must be able to run the two
-# jobs of a combined `forward` separately: computing the output and saving what `backward` needs.
+# Why does `forward` have to give up its `ctx`? `ctx` is a node in one graph. `vmap(grad(f))` nests
+# two transforms, and each of them handles the call: `vmap` runs `forward` for the whole batch, and
+# `grad` creates a node for the gradient. So PyTorch must be able to run the two jobs of a combined
+# `forward` separately: computing the output and saving what `backward` needs.
 #
 # | | combined `forward` | separate `forward` and `setup_context` |
 # | --- | --- | --- |
@@ -362,9 +362,9 @@ print("KeepingSine:", grad(lambda x: snake(x, a).sum())(x).numpy().round(3))
 #
 # $$\operatorname{vmap}(f)\,(x_1, \dots, x_N) \;=\; \bigl(f(x_1), \dots, f(x_N)\bigr)$$
 #
-# The next cell computes the gradient with respect to a shared $a$ for each of 120 samples of three
-# numbers. It prints each call to `forward` and `backward`. Vote before you run it. Some of the
-# beliefs in this lesson are true.
+# For each of 120 samples of three numbers, the next cell computes the gradient with respect to a
+# shared $a$. It prints each call to `forward` and `backward`. Vote before you run it. Each vote in
+# this lesson tests a common belief, and some of these beliefs are true.
 
 # %%
 vote("11", "one-call")
@@ -392,12 +392,12 @@ print(*calls, sep="\n")
 print("gradients of a:", tuple(per_sample.shape))
 
 # %% [markdown]
-# `vmap` calls each method once. `forward` receives a tensor that *reports* the shape of one sample,
-# with three elements. In fact, the tensor contains all 120 samples, and each operation works on all
-# of them at once. So you write `forward` and `backward` for one sample: `sum()` adds up one sample,
-# not the batch.
+# `vmap` calls each method once. The tensor that `forward` receives *reports* the shape of a single
+# three-element sample. In fact, the tensor contains all 120 samples, and each operation works on
+# all of them at once. So you write `forward` and `backward` for one sample: `sum()` adds up one
+# sample, not the batch.
 #
-# `in_dims=(None, 0)` says that all samples share `a`, and that the samples of `x` are along dim 0.
+# `in_dims=(None, 0)` says that all samples share `a`, and that the samples of `x` lie along dim 0.
 # The gradient of the *shared* `a` has a batch dim: it contains one number for each sample. These
 # 120 numbers are the same as those from a loop, and they add up to the ordinary gradient.
 
@@ -448,8 +448,8 @@ predict(..., seen[0])
 # ### What breaks a generated rule
 #
 # With `generate_vmap_rule = True`, you promise that `forward`, `backward` and `jvp` consist of
-# PyTorch operations that do the same for every sample. Here are four Functions with a generated
-# rule.
+# PyTorch operations that do the same thing for every sample. Here are four Functions with a
+# generated rule.
 
 # %%
 vote("11", "rule-for-all")
@@ -506,7 +506,7 @@ for function in (Branching, CallingNumPy, IntoZeros, Random):
 #
 # $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
-# The loop represents any code that PyTorch cannot look into, such as C, Fortran, or a vendor's
+# The loop stands in for any code that is opaque to PyTorch, such as C, Fortran, or a vendor's
 # library. The transpose of this recurrence is the same recurrence, run from the last step to the
 # first. So `backward` calls the Function again, and you can differentiate the Function as often as
 # you like.
@@ -552,8 +552,8 @@ class Smooth(Function):
 # - `info.batch_size` and `info.randomness` describe the call to `vmap`;
 # - the rule returns the outputs, and also the position of the batch in each output (`out_dims`).
 #
-# The recurrence runs along the *last* dim, but the batch may be there. So the rule first moves the
-# batch to the front. The next cell tries samples in rows and samples in columns:
+# The recurrence runs along the *last* dim, but the batch may be in this dim. So the rule first
+# moves the batch to the front. The next cell tries samples in rows and samples in columns:
 
 # %%
 series = torch.randn(4, 7, generator=rng, dtype=torch.float64)
@@ -568,7 +568,7 @@ print("per-sample slopes: ", slopes[0].numpy().round(3))
 
 # %% [markdown]
 # `diagnose` compares a rule with a loop. It puts the batch in several places and lets the samples
-# share some arguments, in the forward and in the backward pass. The next rule assumes that the
+# share some arguments, in both the forward and the backward pass. The next rule assumes that the
 # batch is always in front. A test with samples in rows would not find this mistake.
 
 
@@ -587,16 +587,16 @@ diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
 
 # %% [markdown]
 # Now suppose that a kernel has two arguments, and all samples share one of them. Most kernels
-# expect a batch in both. For the shared argument, `in_dims` contains `None`, and the rule gives it
-# a batch with `t.expand(info.batch_size, *t.shape)`. `expand` copies nothing, and its own backward
-# sums the gradient of the shared tensor over the samples.
+# expect a batch dim in both. For the shared argument, `in_dims` contains `None`, and the rule adds
+# the batch dim with `t.expand(info.batch_size, *t.shape)`. `expand` copies nothing, and its
+# backward sums the gradient of the shared tensor over the samples.
 #
 # ### Exercise 1: vmap-solve
 #
 # NumPy solves the linear system $A y = b$. The kernel takes a matrix and a vector, and both can
-# have leading batch dims. Write the rule. It must accept every `in_dims`, including `None` for one
-# of the two arguments, and it must call the kernel only once. If you are stuck, run
-# `hint("vmap-solve")` in a new cell.
+# have leading batch dims. Write the rule. It must accept any `in_dims`, including `None` for one of
+# the two arguments, and must call the kernel only once. If you are stuck, run `hint("vmap-solve")`
+# in a new cell.
 
 
 # %%
@@ -629,9 +629,9 @@ grade("vmap-solve", Solve)
 # %% [markdown]
 # ## Forward mode
 #
-# `backward` multiplies a vector by the Jacobian from the left: $g^\top J$. *Forward mode*
-# multiplies from the right. It takes a change in the inputs, the *tangents* $(\dot x, \dot a)$, and
-# computes the resulting change in the output:
+# `backward` multiplies the Jacobian by a vector from the left: $g^\top J$. *Forward mode*
+# multiplies it by a vector from the right. It takes a change in the inputs, the *tangents*
+# $(\dot x, \dot a)$, and computes the resulting change in the output:
 #
 # $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a$$
 #
@@ -666,9 +666,9 @@ print("gradcheck:", gradcheck(FullSnake.apply, inputs, check_forward_ad=True))
 
 # %% [markdown]
 # With `check_forward_ad=True`, `gradcheck` also compares `jvp` with finite differences. `jvp` and
-# `backward` multiply by the same Jacobian, but from different sides. (JAX needs only the forward
-# rule: you write a `custom_jvp`, and JAX *transposes* it into a backward pass. This works because a
-# `jvp` is linear in its tangents. In PyTorch, you write both methods.)
+# `backward` multiply the same Jacobian by a vector, but from different sides. (JAX needs only the
+# forward rule: you write a `custom_jvp`, and JAX *transposes* it into a backward pass. This works
+# because a `jvp` is linear in its tangents. In PyTorch, you write both methods.)
 #
 # The next cell computes the derivatives of five outputs with respect to the single input $a$, once
 # in forward mode and once with a backward pass for each output.
@@ -735,7 +735,7 @@ with show_error():
 # Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.
 # Instead, autograd records the operations in `jvp` and differentiates them. So lesson 06's rules
 # for `backward` also apply to `jvp`. The next Function computes its slope once, in `setup_context`,
-# and uses it in `jvp`. Its values, its gradients and its tangents are right.
+# and uses it in `jvp`. Its values, gradients and tangents are right.
 
 # %%
 vote("11", "tangent-graph")
@@ -770,13 +770,13 @@ diagnose(Cached, (x, a))
 
 # %% [markdown]
 # `Cached` returns zeros, and PyTorch raises no error. `setup_context` runs without a graph, so the
-# slope that it computes is a constant in `jvp`. In the graph, only saved inputs and outputs lead
-# back to the inputs. Compute everything else from them in `jvp`.
+# slope that it computes is a constant in `jvp`. Only saved inputs and outputs are still connected
+# to the graph, so compute everything else from them in `jvp`.
 
 # %% [markdown]
 # ## Per-sample gradients
 #
-# You can now understand the central lines of `clip_samples`:
+# You can now understand `sample_gradients`, which `clip_samples` calls:
 #
 # ```python
 # def loss(parameters, x, y):
@@ -794,8 +794,8 @@ diagnose(Cached, (x, a))
 #   per sample.
 #
 # Inside `vmap`, a sample has no batch dim. Our network accepts that, but a layer such as
-# `nn.Conv2d` may expect a batch dim. In that case, use `unsqueeze` to pass it a batch of one. For
-# these two layers, even that is not enough:
+# `nn.Flatten` expects a batch dim. In that case, use `unsqueeze` to pass it a batch of one. For the
+# next two layers, even that is not enough:
 
 # %%
 layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
@@ -877,8 +877,8 @@ knowledge_check("11")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/11_torch_func.ipynb), you will separate
-# `setup_context` from an old `forward`, compute per-sample gradients, and write a vmap rule and a
+# In [the exercises of this lesson](../exercises/11_torch_func.ipynb), you will split
+# `setup_context` off an old `forward`, compute per-sample gradients, and write a vmap rule and a
 # `jvp`.
 #
 # [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile` and turns a NumPy

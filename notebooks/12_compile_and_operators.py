@@ -4,8 +4,7 @@
 # # 12 · torch.compile and custom operators
 #
 # **You will** compile a model that contains a NumPy loop, see the compiled graph grow with the
-# data, and turn the loop into a custom operator, which is a single operation for data of any
-# length.
+# data, and turn the loop into a custom operator: a single operation for data of any length.
 #
 # **You will learn** which parts of a Function `torch.compile` records and where it stops, how to
 # define an operator with `torch.library.custom_op`, what `opcheck` does and does not test, and when
@@ -84,8 +83,7 @@ torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # this warning co
 #
 # A colleague wrote this recurrence as a loop in NumPy. The loop stands in for any code that is not
 # made of PyTorch operations, such as C, Fortran or a vendor's library. The transpose of the
-# recurrence is the same recurrence, run from the end to the beginning. So `backward` calls the
-# Function again.
+# recurrence is the same recurrence run from end to start, so `backward` calls the Function again.
 
 
 # %%
@@ -119,7 +117,7 @@ sample = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(lambda x: Smooth.apply(x, 0.8), sample))
 
 # %% [markdown]
-# The Function is right. Now compile the model to make it faster. `torch.compile` *traces* your
+# The Function is correct. Now compile the model to make it faster. `torch.compile` *traces* your
 # code: it runs the Python code once, records the operations as a graph, and passes the graph to a
 # *backend*. The default backend generates C++ or Triton code. The hidden cell defines a backend
 # that only records the names of the operations. The function `trace` in the same cell compiles a
@@ -165,7 +163,7 @@ print(f"a series of {length} readings: {len(operations)} operations")
 # %% [markdown]
 # `torch.compile` supports much of NumPy and replaces NumPy functions with PyTorch operations. So it
 # has *unrolled* the loop: each reading adds nine operations, and 1,000 readings would add 9,000.
-# The next cell calls one compiled model with ten series, which have 2, 3, …, 11 readings.
+# The next cell calls one compiled model with ten series of 2, 3, …, 11 readings.
 
 # %%
 lengths = range(2, 12)
@@ -181,8 +179,8 @@ print("operations of each graph:", *map(len, by_loop))
 # %% [markdown]
 # ## The whole thing, working
 #
-# You need a way to tell the compiler that the loop is one operation and that it should not look
-# inside. A *custom operator* does this. It has four parts:
+# You need a way to tell the compiler to treat the loop as one operation and not to look inside. A
+# *custom operator* does this. It has four parts:
 
 
 # %%
@@ -317,7 +315,7 @@ for function in (Combined, Separate, WithVmap, WithJvp):
 # The combined `forward(ctx, x)` works with `backward()`, with checkpoint and with `torch.compile`.
 # It also works with `DistributedDataParallel` (see "Tools around a Function"). But it does not work
 # with `torch.func`. A separate `setup_context` adds support for `func.grad`, a vmap rule adds
-# `vmap`, and the method `jvp` adds the last two.
+# `vmap`, and a `jvp` method adds the last two.
 #
 # But `jvp` also takes something away: PyTorch 2.13 cannot trace a Function that defines `jvp`.
 # Without `fullgraph=True`, PyTorch breaks the graph before and after this Function. So define `jvp`
@@ -384,7 +382,7 @@ print("gradient, eager:   ", eager_grad.numpy().round(3))
 #
 # A graph is valid for arguments *like those of the first call*. A number that is not a tensor
 # becomes a constant in the graph. When its value changes, PyTorch traces again and replaces the
-# number with a symbol, as it did with the length. A *tensor* is always an input of the graph.
+# number with a symbol, as it did with the length. A *tensor* is always an input to the graph.
 #
 # The next cell calls one compiled function with six values of $a$, first as Python floats and then
 # as tensors. How many graphs does PyTorch compile in total?
@@ -418,9 +416,9 @@ predict(..., compilations(values) + compilations([torch.tensor(v) for v in value
 # PyTorch compiles two graphs for the floats and one for the tensors, so the total is 3. The first
 # float becomes a constant. When the second float arrives, PyTorch replaces the constant with a
 # symbol, and the other four floats reuse this graph. A tensor is an input from the start. Some
-# values, such as strings, cannot become symbols. In this case, PyTorch compiles a new graph for
-# each new value, up to the limit of eight. A loop over the length has the same effect, because
-# unrolling the loop fixes the length.
+# values, such as strings, cannot become symbols. PyTorch compiles a new graph for each of these
+# values, up to the limit of eight. A loop over the length has the same effect, because unrolling
+# the loop fixes the length.
 #
 # </details>
 
@@ -468,8 +466,8 @@ class AskingAutograd(Separate):
 
 
 # %% [markdown]
-# The next cell compiles $\tanh(f(2x))$ for each Function $f$, and compares the result with the
-# result of eager mode.
+# The next cell compiles $\tanh(f(2x))$ for each Function $f$ and compares the result with that of
+# eager mode.
 
 # %%
 vote("12", "break-keeps-result")
@@ -510,9 +508,9 @@ for function in (Branching, Printing, Counting, AskingAutograd):
 
 # %% [markdown]
 # `Branching` needs a value, but a fake tensor has none. The other three Functions do something
-# other than computing values. A break in `backward` matters as much as a break in `forward`,
-# because the compiler traces both methods at the same time. `diagnose(F, inputs, level="full")`
-# runs the same test and reports `compile-mismatch`.
+# other than compute values. A break in `backward` matters as much as a break in `forward`, because
+# the compiler traces both methods at the same time. `diagnose(F, inputs, level="full")` runs the
+# same test and reports `compile-mismatch`.
 #
 # A debugger does not stop in compiled code. The page [A breakpoint in
 # backward](../docs/breakpoints.md#compiled-code) shows how to turn compilation off.
@@ -520,7 +518,7 @@ for function in (Branching, Printing, Counting, AskingAutograd):
 # ### Exercise 1: repair-graph-breaks
 #
 # The Huber loss is $x^2/2$ for $|x| \le \delta$ and $\delta\,(|x| - \delta/2)$ otherwise. The next
-# Function is right in eager mode, but the compiler stops in three places.
+# Function works in eager mode, but the compiler stops in three places.
 
 
 # %%
@@ -585,11 +583,11 @@ grade("repair-graph-breaks", Huber)
 #   view of an input.
 # - The **fake** tells the compiler what the result looks like. It may use shapes and Python
 #   numbers, but not the values of tensors.
-# - **Autograd** gets the two functions that you know from a Function: `setup_context` and
+# - **Autograd** gets two functions that you know as methods of a Function: `setup_context` and
 #   `backward`.
 #
-# If a training step uses a series of 1,000 readings, the loop is one operation in the forward pass
-# and one operation in the backward pass:
+# In a training step on a series of 1,000 readings, the loop is one operation in the forward pass
+# and one in the backward pass:
 
 # %%
 series = torch.linspace(-1, 1, 1000, requires_grad=True)
@@ -684,9 +682,8 @@ jacobian_view(doubled, sample, 0.8)
 # %% [markdown]
 # ## Together with a Function
 #
-# `register_autograd` makes an operator ready for training, compiling and exporting. It does not
-# make the operator ready for `torch.func`. The next cell differentiates our operator in both modes
-# of `torch.func`:
+# `register_autograd` makes an operator ready for training, compilation and export, but not for
+# `torch.func`. The next cell differentiates our operator in both modes of `torch.func`:
 
 # %%
 vote("12", "transform-raises")
@@ -739,8 +736,8 @@ with show_error():
     jvp(lambda x: SmoothOperator.apply(x, 0.8), (still,), (torch.ones_like(still),))
 
 # %% [markdown]
-# `jvp` now raises an error instead of returning zeros. If you need forward mode, add the method
-# `jvp` to the Function, and accept that the compiler breaks the graph there.
+# `jvp` now raises an error instead of returning zeros. If you need forward mode, add a `jvp` method
+# to the Function, and accept that the compiler breaks the graph there.
 
 # %% [markdown]
 # ## Which one to choose
@@ -813,7 +810,7 @@ with show_error():
 # **Triton.** If the kernel is written in Triton, use `torch.library.triton_op` instead of
 # `custom_op`, and call the kernel through `torch.library.wrap_triton`. According to PyTorch's
 # documentation, the compiler then sees the kernel instead of an opaque operation. This needs a GPU,
-# so no cell here runs it. Lesson 14 shows a kernel in Triton.
+# so no cell here runs it. Lesson 14 shows a Triton kernel.
 
 # %% [markdown]
 # ## Autocast
@@ -926,8 +923,8 @@ for function in (SeparateProject, SeparateRight):
 
 # %% [markdown]
 # Put `custom_fwd` on `setup_context`, which receives `ctx`. (`cast_inputs` does not help there,
-# because `forward` has already computed with the original inputs. Instead, write code that casts
-# the inputs in `forward` and `grad_output` in `backward`.)
+# because `forward` has already computed with the original inputs. Instead, cast the inputs in
+# `forward` and `grad_output` in `backward` yourself.)
 
 # %% [markdown]
 # ## Tools around a Function
@@ -1001,7 +998,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
     print("  whole batch:", alone.weight.grad.numpy().round(3))
 
 # %% [markdown]
-# The gradient of the layer `written` never reached the hook. After one step, the two processes have
+# The gradient of the `written` layer never reached the hook. After one step, the two processes have
 # different weights, but PyTorch does not raise an error. (At the next step, DDP complains about
 # parameters "not used in producing loss" and suggests `find_unused_parameters=True`. With that
 # setting, training continues, and each process trains its own model.) If `backward` does not return

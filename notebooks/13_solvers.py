@@ -109,12 +109,12 @@ def search(solver, steps=200):
 
 # %% [markdown]
 # At which stiffness $k$ does the spring store an energy of 0.2 under a load of 1? (The solution is
-# $k = 2.24$.) The function `search`, which the hidden cell defines, runs 200 steps of gradient
-# descent from $k = 1$. In each step, it calls the solver that you pass.
+# $k = 2.24$.) The function `search`, defined in the hidden cell, runs 200 steps of gradient descent
+# from $k = 1$. In each step, it calls the solver that you pass.
 #
-# **Your turn.** Vote, then run the cell below. PyTorch raises an error, and its message suggests a
-# call. Change the marked line as the message suggests, and run the cell again. Some of the beliefs
-# in this lesson are true.
+# **Your turn.** Vote, then run the cell below. PyTorch raises an error whose message suggests a
+# function to call. Change the marked line as the message suggests, and run the cell again. Some of
+# the beliefs in this lesson are true.
 
 # %%
 vote("13", "detach-suggested")
@@ -280,7 +280,7 @@ print("gradgradcheck:", gradgradcheck(BesselOnce.apply, (x, 0), raise_exception=
 
 # %% [markdown]
 # The first derivative is right. But `slope` came from NumPy, so autograd treats it as a constant.
-# The second derivative is wrong, and PyTorch raises no error (lesson 06). To repair this, call a
+# The second derivative is wrong, and PyTorch raises no error (lesson 06). To fix this, call a
 # *Function* in `backward`. Here, $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so the Function can call
 # itself, and you can differentiate it as often as you like:
 
@@ -305,7 +305,7 @@ print("gradgradcheck:", gradgradcheck(Bessel.apply, (x, 0)))
 #
 # *Lambert's W* is the $w$ for which $w \, e^w = x$. Write a Function that computes it with
 # `scipy.special.lambertw(array)` for $x \ge 0$. SciPy returns complex numbers whose imaginary parts
-# are 0, so take the attribute `.real`. Differentiate the equation to find `backward`. The second
+# are 0, so use the `.real` attribute. Differentiate the equation to find `backward`. The second
 # derivative must also be right, even at $x = 0$. If you are stuck, run `hint("lambert-w")` in a new
 # cell.
 
@@ -364,7 +364,7 @@ print(f"Function:            {kept / 1000:7,.0f} kB")
 # %% [markdown]
 # Autograd saves two vectors for each round. The Function saves only the solution, however many
 # rounds the solver takes. If a network contains a solver as a layer, this difference can decide
-# whether training fits into memory. The timeline shows the saved bytes for eight rounds and for the
+# whether training fits in memory. The timeline shows the saved bytes for eight rounds and for the
 # Function:
 
 # %%
@@ -384,9 +384,9 @@ memory_timeline(
 # one-step gradients.*
 #
 # If you stop the solver after $n$ rounds, its result $y_n$ is slightly wrong. The unrolled gradient
-# is the exact derivative of this wrong $y_n$. The implicit gradient uses the right formula, but
-# evaluates it at a wrong point. There is also a shortcut, which runs the solver without a graph and
-# records only the last round. The next cell compares all three gradients with the derivative of the
+# is the exact derivative of this wrong $y_n$. The implicit gradient uses the right formula but
+# evaluates it at the wrong point. There is also a shortcut: run the solver without a graph and
+# record only the last round. The next cell compares all three gradients with the derivative of the
 # true $y$.
 
 # %%
@@ -422,15 +422,15 @@ with figure(width=6.8, height=3.4) as (axes,):
 # The implicit gradient has the smallest error from the first round on. After ten rounds, its error
 # is about 200 times smaller than the error of the unrolled gradient.
 #
-# The shortcut never becomes right. It replaces the factor $k + 3y^2$ with $k + y^2$, because it
-# treats the $y$ that enters the last round as a constant. In the literature, the shortcut is called
-# the *one-step gradient* or *Jacobian-free backpropagation*. A *phantom gradient* records several
-# of the last rounds or sums several terms of a series.
+# More rounds do not make the shortcut right. It replaces the factor $k + 3y^2$ with $k + y^2$,
+# because it treats the $y$ that enters the last round as a constant. In the literature, the
+# shortcut is called the *one-step gradient* or *Jacobian-free backpropagation*. A *phantom
+# gradient* records the last few rounds or sums several terms of a series.
 
 # %% [markdown]
 # ## One linear solve
 #
-# What you did for the spring works for every equation. A solver returns a $y$ for which
+# What you did for the spring works for any equation. A solver returns a $y$ for which
 # $F(y, \theta) = 0$, where $F$ stands for $n$ equations with $n$ unknowns. If $\theta$ changes, $y$
 # changes so that $F$ stays zero:
 #
@@ -466,7 +466,7 @@ with figure(width=6.8, height=3.4) as (axes,):
 # linear solver. It repeats a vector-Jacobian product of $f$, which autograd can compute.
 #
 # The Function below takes any $f$. Its `backward` records a *single* call to $f$ at the solution.
-# Then it goes back through this call again and again until $u$ no longer changes.
+# Then it backpropagates through this call repeatedly until $u$ no longer changes.
 
 
 # %%
@@ -568,8 +568,8 @@ for name, prices in (("200 rounds", recorded_prices), ("fixed point", settled_pr
 # 2,000 unknowns, it has six thousand entries, but the product $-u\,x^\top$ has four million
 # entries. So the Function computes $-u_i x_j$ only for the positions on the three diagonals.
 #
-# If you transpose a tridiagonal matrix, its two side diagonals are swapped. So `backward` can call
-# the Function itself, and the second derivative is therefore also right.
+# Transposing a tridiagonal matrix swaps its two side diagonals. So `backward` can call the Function
+# itself, which also makes the second derivative right.
 
 
 # %%
@@ -607,7 +607,7 @@ print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper
 
 # %% [markdown]
 # A common mistake is to solve with $A$ instead of $A^\top$. A test with a symmetric matrix does not
-# find this mistake, so use a matrix that is not symmetric.
+# catch this mistake, so use a nonsymmetric matrix.
 
 # %% [markdown]
 # ## A planet in the noise
@@ -622,7 +622,7 @@ print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper
 #
 # $$E - e \sin E = M, \qquad M = 2\pi (t - \tau) .$$
 #
-# There is no closed formula for $E$, but Newton's method finds it:
+# There is no closed-form expression for $E$, but Newton's method finds it:
 
 
 # %%
@@ -642,8 +642,8 @@ def solve_kepler(M, e):
 # ### Exercise 2: kepler
 #
 # Write `setup_context` and `backward`. $M$ can have any shape. $e$ is a single number between 0 and
-# 1, so its gradient is a sum. Differentiate Kepler's equation, as you did with the equation of the
-# spring. The second derivative must also be right.
+# 1, so its gradient is a sum. Differentiate Kepler's equation, as you did with the spring's
+# equation. The second derivative must also be right.
 
 
 # %%
@@ -866,7 +866,7 @@ for n, values in drawn.items():
 #
 # ### Choose the step
 #
-# The second example is a library that takes a number and returns a number: C's `lgamma`, the
+# The second example is a library function that takes and returns a number: C's `lgamma`, the
 # logarithm of the gamma function. `backward` computes a central difference, which costs two more
 # calls. The argument `digits` limits the number of significant digits, so that you can also try a
 # less precise library.
@@ -910,9 +910,8 @@ class LogGamma(Function):
 # For a function $f$, two kinds of error depend on the step $h$ in opposite ways. The *truncation
 # error* $\tfrac16 h^2 |f_{xxx}|$ arises because the curve is not a straight line. The *rounding
 # error* $u |f| / h$ arises because the values have a limited relative precision $u$, and you divide
-# by $h$. On logarithmic scales, the sum of the two errors has the shape of a V. Its lowest point is
-# near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the
-# library.
+# by $h$. On logarithmic scales, the sum of the two errors is V-shaped. Its lowest point is near
+# $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the library.
 
 # %% jupyter={"source_hidden": true}
 at = torch.tensor(20.0)
@@ -944,8 +943,8 @@ with figure(columns=2, height=3.6) as (samples, choice):
 # The left figure shows that the error of the estimate falls as the theory predicts. The right
 # figure shows the error of the central difference at $x = 20$. The lines show the theory, and the
 # points show measurements. (Where the points form a horizontal line, the two values were equal, so
-# the difference was 0.) At the step $10^{-6}$, which `gradcheck` uses, the library with six digits
-# does not give a single correct digit. Its best step is near 1.
+# the difference was 0.) At `gradcheck`'s default step of $10^{-6}$, the six-digit library does not
+# give a single correct digit. Its best step is near 1.
 #
 # `gradcheck` also needs to know this step. With the default step, its own finite differences are 0:
 
@@ -967,7 +966,7 @@ print("with step 1:", gradcheck(six_digits, x, eps=1.0, rtol=1e-3))
 # optimizer tolerates ten percent noise if there is no bias. If you search for a solution with
 # Newton's method, a gradient that is 1% off costs you a few more steps, but you find the same
 # solution. If the gradient itself is your result, the error stays in your result. Write your
-# decision in the docstring, because your users look there:
+# decision in the docstring, where your users will look for it:
 #
 # | the docstring says | for example |
 # | --- | --- |

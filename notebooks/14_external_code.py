@@ -4,13 +4,13 @@
 # # 14 · External code: C++, CUDA, Triton
 #
 # **You will** build a C++ operator in this notebook, see how it silently stops a layer from
-# learning, and write the Function that repairs it.
+# learning, and write a Function that fixes this.
 #
 # **You will learn** how to register an operator, which part of its gradient you must supply, what a
 # kernel may assume about memory, and which rules CUDA C++ and Triton kernels must follow.
 #
-# **You need** lessons 01 and 02. To build the operator, you need a C++ compiler. Without a
-# compiler, the cells tell you so, and the lesson uses a Python loop instead.
+# **You need** lessons 01 and 02. To build the operator, you need a C++ compiler. If you do not have
+# one, the cells tell you so, and the lesson uses a Python loop instead.
 #
 # **It takes** about 40 minutes; the *extra* sections take another 15. You solve one exercise
 # here. The others are in the exercise notebook.
@@ -100,8 +100,8 @@ print("backward in time:", decayed_sum(torch.ones(4), 0.5, True).tolist())
 # A small model should learn how much the sun, the radiator and the oven heat the room. The data are
 # 200 hours of measurements. A linear layer computes the heat $x$, the operator computes the
 # temperature $y$, and one more parameter corrects the thermometer's constant error. The hidden cell
-# defines `train`, which runs 400 steps of Adam. It suppresses warnings, which you would easily miss
-# in a long training log.
+# defines `train`, which runs 400 steps of Adam. It suppresses warnings, which are easy to miss in a
+# long training log anyway.
 
 # %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(0)
@@ -134,8 +134,8 @@ alone_losses = train(lambda heat: decayed_sum(heat, 0.9, False))
 
 # %% [markdown]
 # The loss falls, and PyTorch raises no error. But the weights still have their initial value, 0.1.
-# Only the thermometer's parameter has changed, and it has learned a wrong value that compensates
-# for the layer. What happens to the gradient?
+# Only the thermometer's parameter has changed, and it has learned the wrong value to compensate for
+# the layer. What happens to the gradient?
 
 # %%
 vote("14", "operator-gradient")
@@ -267,7 +267,7 @@ predict(..., x.grad[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# `backward` receives $g = (0, 0, 1)$. Backward in time, we get $u_2 = 1$, then
+# `backward` receives $g = (0, 0, 1)$. Going backward in time, we get $u_2 = 1$, then
 # $u_1 = 0 + 0.5 \cdot 1 = 0.5$, and $u_0 = 0 + 0.5 \cdot 0.5 = 0.25$.
 #
 # </details>
@@ -339,8 +339,8 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 #
 # `build` compiles the source with `torch.utils.cpp_extension.load` and keeps the result, so the
 # next session does not compile it again. The headers under `torch/csrc/stable` contain only the
-# part of PyTorch that does not change between versions. A library that you build with them works
-# with later versions of PyTorch. Most examples on the web include `torch/extension.h` instead. That
+# part of PyTorch that does not change between versions. A library built with them also works with
+# later versions of PyTorch. Most examples on the web include `torch/extension.h` instead. That
 # header includes all of PyTorch and takes much longer to compile.
 
 # %% [markdown]
@@ -349,7 +349,7 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 # *Extra: how many nodes and how much time the operator saves, compared with a Python loop.*
 #
 # A loop in PyTorch calls two operations per step. Autograd records both and visits both again in
-# the backward pass. The next cell counts the nodes in the graph of one row of a thousand steps.
+# the backward pass. The next cell counts the nodes in the graph for one row of a thousand steps.
 
 
 # %%
@@ -402,7 +402,7 @@ if kernel:
 # %% [markdown]
 # ## When the source is wrong
 #
-# `build` compiles in a separate process. If the compiler fails, `build` raises a `BuildError` that
+# `build` compiles in a separate process. If compilation fails, `build` raises a `BuildError` that
 # names the line in your source. In the next cell, a variable is misspelled:
 
 # %%
@@ -465,7 +465,7 @@ predict(..., arrived[0].untyped_storage().nbytes() // arrived[0].element_size())
 # ## Tensors without numbers
 #
 # A tensor on the `meta` device has a shape and a dtype, but no numbers. `torch.compile` and
-# `torch.export` trace a model with such tensors. This device exists on every machine. So even
+# `torch.export` use such tensors to trace a model. This device exists on every machine. So even
 # without a GPU, you can see what happens when an operator does not support a device.
 
 # %%
@@ -496,8 +496,8 @@ if kernel:
 #
 # *Extra: for readers who write kernels for a GPU.*
 #
-# In CUDA C++, only the distribution of the work is different. Each thread computes one row, and
-# `<<<blocks, threads, 0, stream>>>` starts the threads.
+# The CUDA C++ version differs only in how it distributes the work. Each thread computes one row,
+# and `<<<blocks, threads, 0, stream>>>` starts the threads.
 
 # %%
 cuda_source = (SOURCES / "decayed_sum.cu").read_text(encoding="utf-8")
@@ -523,10 +523,10 @@ else:
         print(error)
 
 # %% [markdown]
-# **Triton** compiles a kernel that you write in Python. Such a kernel works on blocks of numbers
+# **Triton** compiles kernels written in Python. You write such a kernel for blocks of numbers
 # instead of individual threads, so a loop over time would leave most of the GPU idle. But you can
 # *join* two neighboring stretches of time. A stretch multiplies its incoming value by $A$ and adds
-# $S$. If a stretch with $A'$ and $S'$ follows, the two together are a stretch with $A A'$ and
+# $S$. If a stretch with $A'$ and $S'$ follows, the two together form a stretch with $A A'$ and
 # $A' S + S'$. This operation is associative, so the kernel can join the stretches in pairs, then
 # join these pairs, and so on. It needs $\log_2 T$ rounds instead of $T$ steps. The method is called
 # an *associative scan*.
@@ -552,9 +552,9 @@ else:
     print("No GPU or no Triton: this cell would run the kernel and compare it with the loop.")
 
 # %% [markdown]
-# Which kernel is faster, CUDA C++ or Triton, depends on the device, so measure both. The next cell
-# does not need a GPU. It prints the timings that are stored in `benchmarks/results` and the device
-# on which they were measured. If there are no timings, it tells you so.
+# Whether CUDA C++ or Triton is faster depends on the device, so measure both. The next cell does
+# not need a GPU. It prints the timings stored in `benchmarks/results` and the device they were
+# measured on. If there are no timings, it tells you so.
 
 # %%
 print(benchmark_results("decayed_sum"))

@@ -200,7 +200,7 @@ with figure(columns=2, height=3.2) as (seen, learned):
 
 # %% [markdown]
 # The weights, the data and the optimizer are the same, but the sorter learns much less. Its loss
-# also falls, so you might blame the small number of images. The gradients show the cause:
+# falls too, so you might blame the small number of images. The gradients show the cause:
 
 # %%
 for place, model in (("lab", in_the_lab), ("sorter", shipped)):
@@ -252,15 +252,15 @@ train(shipped, *few)
 print(f"trained in the sorter: {accuracy(shipped, *turned_held_out):.0%}")
 
 # %% [markdown]
-# So export, save and load the model, and compare the values. If anyone will differentiate the
-# program, also compare the gradients. Why does only one of the two implementations keep its
+# So export, save and load the model, and compare the values. If anyone is going to differentiate
+# the program, also compare the gradients. Why does only one of the two implementations keep its
 # gradient?
 
 # %% [markdown]
 # ## What the graph holds
 #
 # `torch.export` runs the model once on *fake tensors*, which have a shape and a dtype but no
-# numbers. It records each operation of ATen, the library below `torch`, in a list:
+# numbers. It records each operation of ATen, the library underneath `torch`, in a list:
 
 
 # %%
@@ -305,7 +305,7 @@ with quiet():
 compare_flows({"eager": Loss(), "exported": exported_loss}, x, w)
 
 # %% [markdown]
-# With `strict=True`, the compiler's front end reads the model's Python code, and it knows
+# With `strict=True`, the compiler's front end reads the model's Python code and recognizes
 # `autograd.Function`.
 
 # %%
@@ -386,7 +386,7 @@ predict(..., grad(exported_reversal(leaf), leaf)[0])
 # <details><summary>Why</summary>
 #
 # The gradient is 3. The program contains only a copy and a multiplication by 3. The minus sign was
-# in `backward` and is lost. The features now learn to *help* the domain classifier.
+# in `backward`, so it is lost. The features now learn to *help* the domain classifier.
 #
 # </details>
 
@@ -442,8 +442,8 @@ print(elsewhere.stdout)
 print("in the log:", *re.findall(r"failed to resolve \S+", elsewhere.stderr)[:1])
 
 # %% [markdown]
-# For *inference*, a Function is the simplest choice, and it is right. If anyone will train the
-# program, use plain autograd or a custom operator. The page [What
+# For *inference*, a Function is the simplest choice, and it works correctly. If anyone is going to
+# train the program, use plain autograd or a custom operator. The page [What
 # survives](../docs/what_survives.md) shows what export and other tools do with each kind of
 # Function.
 #
@@ -571,8 +571,8 @@ for n in (1, 400):
 
 # %% [markdown]
 # `Gemm` is a matrix product with a bias. The Function appears as the operations of its `forward`.
-# Why do we not require that all 400 images agree? A sum's last digit depends on the order of its
-# terms. If a hidden value is on the boundary between two levels, the last digit decides how it is
+# Why do we not require all 400 images to agree? The last digit of a sum depends on the order of its
+# terms. If a hidden value is on the boundary between two levels, that digit decides which way it is
 # *rounded*:
 
 # %%
@@ -690,8 +690,8 @@ print(f"at least 99% agree: {share >= 0.99}")
 # $$q = \operatorname{clamp}\!\bigl(\operatorname{round}(x / s) + z,\; q_{\min},\; q_{\max}\bigr),
 # \qquad x \approx s\,(q - z) .$$
 #
-# Fake quantization in lesson 05 computed the same values, but here we store the integers. The
-# methods differ in how they choose the scales of the *activations*:
+# Fake quantization in lesson 05 computed the same values, but here we store the integers.
+# Quantization methods differ in how they choose the scales of the *activations*:
 #
 # | quantize | scales of the activations |
 # | --- | --- |
@@ -733,7 +733,7 @@ for name, config in configs.items():
 #
 # For exported programs, use torchao's *pt2e* ("PyTorch 2 export"). `prepare_pt2e` and
 # `convert_pt2e` quantize statically. With `prepare_qat_pt2e`, you train the *exported* program, and
-# you know what this means for a Function:
+# you already know what this means for a Function:
 
 # %%
 with quiet():
@@ -771,14 +771,15 @@ for name in ("Function", "plain autograd"):
 #
 # - In PyTorch 2.11, `backward` raises an error after a strict export with a hook on a tensor, and
 #   `convert_pt2e` from torchao 0.18 silently quantizes nothing.
-# - Since PyTorch 2.14, `torch.jit.script` raises an error for a Function. Before, it calls Python.
+# - Since PyTorch 2.14, `torch.jit.script` raises an error for a Function. In earlier versions, it
+#   calls Python.
 
 # %% [markdown]
 # ## Without Python
 #
 # *Reference: how to run a model from C++.*
 #
-# *AOTInductor* compiles an exported program in advance. Call
+# *AOTInductor* compiles an exported program ahead of time. Call
 # `torch._inductor.aoti_compile_and_package(program, package_path="net.pt2")`. A C++ program that
 # loads the result needs `libtorch`, but no Python.
 #

@@ -14,7 +14,7 @@ __all__ = ["CODES", "MEANING", "Exit", "end", "epilog"]
 
 MEANING = {
     Exit.DONE: "The command succeeded.",
-    Exit.NOT_SO: "The command found an error or failed, or an exercise is not passed.",
+    Exit.NOT_SO: "The command found an error or failed, or an exercise was not passed.",
     Exit.NOT_UNDERSTOOD: "The command line contains a mistake.",
     Exit.NOT_EXAMINED: "The command has no result, because diagnose or the grader failed.",
 }

@@ -63,7 +63,7 @@ def nbgrader(
         Path,
         typer.Argument(
             metavar="FOLDER",
-            help="The folder to create. If this command created it before, the lessons are added.",
+            help="The folder to create. If an earlier run created it, the lessons are added to it.",
         ),
     ],
     exercises: Exercises = None,

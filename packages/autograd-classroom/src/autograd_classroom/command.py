@@ -114,7 +114,7 @@ def grade(
 @app.command(epilog=epilog("classroom watch homework --exercises 01", WATCHED))
 def watch(
     submissions: Annotated[
-        Path, typer.Argument(metavar="SUBMISSIONS", help="The folder to which submissions come.")
+        Path, typer.Argument(metavar="SUBMISSIONS", help="The folder where submissions arrive.")
     ],
     exercises: Exercises = None,
     jobs: Jobs = None,
@@ -127,7 +127,7 @@ def watch(
     """Grade submissions as they arrive, until you press Ctrl+C.
 
     The sandbox stays ready, so a new submission is graded in less than a second. The gradebook, the
-    verdicts and the reports are those of 'classroom grade'.
+    verdicts and the reports are the same as with 'classroom grade'.
     """
     from autograd_classroom.grading.prestart import prestart
 

@@ -16,7 +16,9 @@ from autograd_course.shell.options import end
 
 By = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Who gives the points. The default is your login name."),
+    typer.Option(
+        metavar="NAME", help="The person giving the points. The default is your login name."
+    ),
 ]
 
 
@@ -41,9 +43,9 @@ def settle(
         bool, typer.Option("--withdraw", help="Withdraw the points, so that the verdict counts.")
     ] = False,
 ) -> None:
-    """Give an answer points by hand, whatever the grader's verdict is.
+    """Award points for an answer manually, regardless of the grader's verdict.
 
-    The points and the comment stay when you grade again, and the student sees them.
+    The points and the comment are kept when you grade again, and the student sees them.
     Afterwards, write the reports again with 'classroom report GRADEBOOK --format all'.
     """
     from autograd_classroom.gradebook import Gradebook, GradebookError
@@ -88,7 +90,7 @@ def review(
         bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")
     ] = True,
 ) -> None:
-    """Look at the answers in your browser and give points by hand.
+    """Review the answers in your browser and assign points manually.
 
     The page is only served to your own machine. Stop the command with Ctrl-C.
     """

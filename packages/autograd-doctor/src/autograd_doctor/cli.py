@@ -287,10 +287,10 @@ def own_stdout() -> TextIO:
 
 
 _RUN_EPILOG = """\
-Write the options of autograd-doctor before the script. Everything after the
-script belongs to the script.
+Put the options of autograd-doctor before the script. Everything after the
+script is passed to the script.
 
-The report goes to stderr, so the output of the script stays as it is.
+The report goes to stderr, so the output of the script does not change.
 
 Ctrl-C, SIGTERM, --seconds and --steps end the script, and you still get the
 report.
@@ -307,7 +307,7 @@ def run(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="SCRIPT [ARGS]...", help="The script, or with -m the module, and its arguments."
+            metavar="SCRIPT [ARGS]...", help="The script (with -m, the module) and its arguments."
         ),
     ],
     module: Annotated[bool, typer.Option("-m", help="Run a module, as python -m does.")] = False,
@@ -327,15 +327,16 @@ def run(
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Do not report the errors that this file lists."),
+        typer.Option(metavar="FILE", help="Do not report the errors listed in this file."),
     ] = None,
     update_baseline: Annotated[
-        bool, typer.Option("--update-baseline", help="Write the errors of this run to --baseline.")
+        bool,
+        typer.Option("--update-baseline", help="Write this run's errors to the --baseline file."),
     ] = False,
     doctor_seconds: Annotated[
         float,
         typer.Option(
-            min=0, metavar="SECONDS", help="Spend at most this time on examining the Functions."
+            min=0, metavar="SECONDS", help="Spend at most this long examining the Functions."
         ),
     ] = 60.0,
 ) -> None:

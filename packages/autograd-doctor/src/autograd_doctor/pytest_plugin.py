@@ -47,8 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=float,
         default=_SECONDS,
         metavar="SECONDS",
-        help="Spend at most this time on the examination (default: 60). A Function may take a "
-        "quarter of it.",
+        help="Spend at most this long on the examination (default: 60). A Function may take a "
+        "quarter of this time.",
     )
     group.addoption(
         "--doctor-json", type=Path, metavar="FILE", help="Write the result to this file as JSON."
@@ -57,12 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--doctor-baseline",
         type=Path,
         metavar="FILE",
-        help="Do not report or fail on the errors that this file lists.",
+        help="Do not report or fail on the errors listed in this file.",
     )
     group.addoption(
         "--doctor-update-baseline",
         action="store_true",
-        help="Write the errors of this run to the file of --doctor-baseline.",
+        help="Write this run's errors to the --doctor-baseline file.",
     )
 
 
