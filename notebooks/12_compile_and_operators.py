@@ -972,7 +972,7 @@ print(*calls)
 # processes. It only has to *return* its gradients. DDP puts a hook on each parameter, and autograd
 # calls the hook when it adds a returned gradient to the parameter's `.grad`.
 #
-# The next cells train two layers in two processes. Both layers compute the same values. The first
+# The next cells run two layers in two processes. Both layers compute the same values. The first
 # layer passes its weight to a Function that returns the gradient. The second layer does not pass
 # its weight as an argument. Instead, its Function writes to the weight's `.grad`:
 
@@ -998,12 +998,12 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
     print("  whole batch:", alone.weight.grad.numpy().round(3))
 
 # %% [markdown]
-# The gradient of the `written` layer never reached the hook. After one step, the two processes have
-# different weights, but PyTorch does not raise an error. (At the next step, DDP complains about
-# parameters "not used in producing loss" and suggests `find_unused_parameters=True`. With that
-# setting, training continues, and each process trains its own model.) If `backward` does not return
-# a gradient, everything that listens to gradients misses it: DDP, tensor hooks and
-# `torch.autograd.grad`.
+# The gradient of the `written` layer never reached the hook. After an optimizer step, the two
+# processes would have different weights, but PyTorch does not raise an error. (At the next step,
+# DDP complains about parameters "not used in producing loss" and suggests
+# `find_unused_parameters=True`. With that setting, training continues, and each process trains its
+# own model.) If `backward` does not return a gradient, everything that listens to gradients misses
+# it: DDP, tensor hooks and `torch.autograd.grad`.
 #
 # ### In another thread
 #

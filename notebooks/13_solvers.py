@@ -908,10 +908,11 @@ class LogGamma(Function):
 
 # %% [markdown]
 # For a function $f$, two kinds of error depend on the step $h$ in opposite ways. The *truncation
-# error* $\tfrac16 h^2 |f_{xxx}|$ arises because the curve is not a straight line. The *rounding
-# error* $u |f| / h$ arises because the values have a limited relative precision $u$, and you divide
-# by $h$. On logarithmic scales, the sum of the two errors is V-shaped. Its lowest point is near
-# $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the library.
+# error* $\tfrac16 h^2 |f_{xxx}|$ arises because a central difference is exact only up to
+# degree 2. The *rounding error* $u |f| / h$ arises because the values have a limited relative
+# precision $u$, and you divide by $h$. On logarithmic scales, the sum of the two errors is
+# V-shaped. Its lowest point is near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step
+# depends on the precision of the library.
 
 # %% jupyter={"source_hidden": true}
 at = torch.tensor(20.0)

@@ -359,7 +359,7 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
     print(f"{name:9} {[[round(v, 1) for v in row] for row in found.tolist()]}")
 
 # %% [markdown]
-# In exact arithmetic, both gradients are the same. But here, a single point at the origin is
+# Away from the origin, both gradients are the same. But here, a single point at the origin is
 # enough: after the next optimizer step, all weights before the norm are `nan`. The page [The
 # gradient at a kink](../docs/kinks.md) explains why.
 #

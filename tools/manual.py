@@ -19,7 +19,9 @@ _INTRODUCTION = """\
 
 <!-- `make notebooks` writes this page from the help of the commands. Do not edit it. -->
 
-This page lists all commands with their options. Run `autograd-course COMMAND --help` to print the
+This page lists the commands of `autograd-course` with their options. The package `autograd-doctor`
+has three commands: `check` and `explain`, as below, and `run`, which [examines a whole
+program](programs.md). Run `autograd-course COMMAND --help` to print the
 description of a command in your terminal.
 
 Run `autograd-course --install-completion` once to make your shell complete commands, exercise ids

@@ -36,7 +36,9 @@ def with_gradients_in(dtype: torch.dtype) -> Callable[[Answer], Answer]:
             return cast if isinstance(returned, tuple) else cast[0]
 
         def in_dtype(grad: Any) -> Any:
-            return grad.to(dtype) if isinstance(grad, Tensor) and not grad.is_complex() else grad
+            if not isinstance(grad, Tensor):
+                return grad
+            return grad.to(dtype.to_complex() if grad.is_complex() else dtype)
 
         return spoiled(right, backward=backward)
 
@@ -106,8 +108,8 @@ ALSO = {
     "tensors on an object": ("ctx-cycle",),
     "tensors in a closure": ("ctx-cycle",),
 }
-# Lessons that say where to keep tensors. In lesson 11, only one exercise does.
-SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "13", "14")
+# These lessons do not say where to keep tensors. In lesson 11, only one exercise does.
+DOES_NOT_SAY_WHERE = ("10", "11", "12", "15")
 # The solutions of these exercises save no tensor.
 SAVES_NOTHING = (
     "repair-mean", "gradient-reversal", "sign-ste", "round-ste", "repair-rotation",
@@ -122,7 +124,7 @@ OWN_DTYPE = ("repair-autocast",)
 def rows() -> Iterator[tuple[str, str]]:
     for what, (rule, _) in SPOILED.items():
         for name, exercise in FUNCTIONS.items():
-            kept = exercise.lesson[:2] in SAYS_WHERE and name not in SAVES_NOTHING
+            kept = exercise.lesson[:2] not in DOES_NOT_SAY_WHERE and name not in SAVES_NOTHING
             kept &= what != "tensors as arrays" or name not in SAVES_NO_FLOATS
             if kept if rule == "tensor-on-ctx" else name not in OWN_DTYPE:
                 yield name, what

@@ -384,3 +384,13 @@ REFUSED = [
 def test_what_it_cannot_do_is_refused_in_a_sentence(function, inputs, kind, said) -> None:
     with pytest.raises(kind, match=said):
         function.apply(*(v.double() if isinstance(v, Tensor) else v for v in inputs))
+
+
+def test_at_the_origin_the_angle_sends_no_gradient() -> None:
+    x = torch.tensor([0.0, 0.6, -3.0], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0.0, -0.8, 4.0], dtype=torch.float64, requires_grad=True)
+
+    (grad_x, grad_y) = torch.autograd.grad(fn.ToPolar.apply(x, y)[1].sum(), (x, y))
+
+    torch.testing.assert_close(grad_x, torch.tensor([0.0, 0.8, -0.16], dtype=torch.float64))
+    torch.testing.assert_close(grad_y, torch.tensor([0.0, 0.6, -0.12], dtype=torch.float64))

@@ -227,7 +227,7 @@ def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: 
     result = run("grade", "homework", "--trust")
 
     assert result.exit_code == NOT_DONE
-    assert "0 notebooks read, 1 file not graded" in said(result)
+    assert "0 files read, 1 not graded" in said(result)
     assert "eve.zip: the zip is broken" in said(result)
 
 

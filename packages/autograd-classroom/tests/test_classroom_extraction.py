@@ -178,7 +178,7 @@ def test_what_stands_in_the_cell_is_graded_as_it_is(source: str, said: str) -> N
     ("data", "said"),
     [
         (b"", "no code"), (b"  \n", "no code"), (b"{", "JSON is broken"), (b"{}", "no code"),
-        (b'{"cells": {}}', "no cell"), (b"[1, 2]", ""), (b"PK\x03\x04...", "a zip archive"),
+        (b'{"cells": {}}', "no code"), (b"[1, 2]", ""), (b"PK\x03\x04...", "a zip archive"),
         (b"%PDF-1.7", "a PDF"), (b"<!DOCTYPE html><html>", "a web page"),
         (b'{"cells": ' + b"[" * 100_000, "JSON is broken"),
     ],
@@ -274,6 +274,31 @@ def test_no_damage_crashes_or_hangs_the_reader(seed: int) -> None:
         assert len(found) == len(exercises)
         assert json.dumps([a.source for a in found], ensure_ascii=False).encode()
         assert time.perf_counter() - began < 20
+
+
+SCRIPT = f"""{IMPORTS}
+
+{SQUARE}
+
+def broken(:
+    pass
+
+
+@unused
+class Cube(Function):
+    pass
+"""
+
+
+def test_an_error_in_a_script_without_cells_affects_only_its_definition() -> None:
+    found = answer(SCRIPT.encode())
+    broken = answer(SCRIPT.replace("class Square(", "class Square((").encode())
+
+    assert runs(found)
+    assert broken.source.startswith("class Square((")
+    assert [cell.source.split("\n")[0] for cell in read(SCRIPT.encode()).cells][1:] == [
+        "class Square(torch.autograd.Function):", "def broken(:", "@unused",
+    ]  # fmt: skip
 
 
 DEEP = {

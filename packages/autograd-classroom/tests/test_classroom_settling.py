@@ -173,6 +173,8 @@ def test_an_older_gradebook_is_brought_to_this_version(path: Path) -> None:
         (("zzz", SQUARE, "--points", "1"), "no student 'zzz'."),
         (("ann", "sqare", "--points", "1"), f"'sqare'; the nearest names are {SQUARE}."),
         (("ann", SQUARE, "--points", "7"), "give a number from 0 to 1, not 7"),
+        (("ann", SQUARE, "--points", "+1"), "+1 does not add points. Give the total, such as 3."),
+        (("ann", SQUARE, "--points", "one"), "'one' is not a number."),
         (("ann", SQUARE, "--points", "nan"), "give a number from 0 to 1, not nan"),
         (("ann", SQUARE, "--withdraw"), f"ann's {SQUARE} is not settled"),
         (("ann", SQUARE), "give either --points or --withdraw"),

@@ -6,40 +6,12 @@ Each lesson's module has five tables. ``SOLVED`` contains the definitions of the
 that the references must give, as ``(exercise, inputs, output)``.
 """
 
-from answers import (
-    lesson_01,
-    lesson_02,
-    lesson_03,
-    lesson_04,
-    lesson_05,
-    lesson_06,
-    lesson_07,
-    lesson_08,
-    lesson_09,
-    lesson_10,
-    lesson_11,
-    lesson_12,
-    lesson_13,
-    lesson_14,
-    lesson_15,
-)
+from importlib import import_module
+from pathlib import Path
 
-LESSONS = (
-    lesson_01,
-    lesson_02,
-    lesson_03,
-    lesson_04,
-    lesson_05,
-    lesson_06,
-    lesson_07,
-    lesson_08,
-    lesson_09,
-    lesson_10,
-    lesson_11,
-    lesson_12,
-    lesson_13,
-    lesson_14,
-    lesson_15,
+LESSONS = tuple(
+    import_module(f"answers.{path.stem}")
+    for path in sorted(Path(__file__).parent.glob("lesson_??.py"))
 )
 
 RIGHT = {exercise: answer for lesson in LESSONS for exercise, answer in lesson.RIGHT.items()}

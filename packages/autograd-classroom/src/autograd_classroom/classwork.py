@@ -144,8 +144,8 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         raise NoSubmissionsError(
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
-    rejected = f", {some(came.rejected, 'file')} not graded" if came.rejected else ""
-    console.say(f"{some(came.notebooks, 'notebook')} read{rejected}")
+    rejected = f", {came.rejected} not graded" if came.rejected else ""
+    console.say(f"{some(came.notebooks, 'file')} read{rejected}")
     return not came.rejected
 
 

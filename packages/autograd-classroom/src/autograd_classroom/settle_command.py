@@ -22,6 +22,17 @@ By = Annotated[
 ]
 
 
+def _total(typed: str) -> float:
+    """Read the points. A number with a plus sign would look like an addition."""
+    try:
+        points = float(typed)
+    except ValueError:
+        raise typer.BadParameter(f"{typed!r} is not a number.") from None
+    if typed.startswith("+"):
+        raise typer.BadParameter(f"{typed} does not add points. Give the total, such as 3.")
+    return points
+
+
 def settle(
     gradebook: Book,
     student: Student,
@@ -35,7 +46,11 @@ def settle(
     ],
     points: Annotated[
         float | None,
-        typer.Option(metavar="P", help="The points, from 0 to the maximum for the exercise."),
+        typer.Option(
+            parser=_total,
+            metavar="P",
+            help="The points for the answer in total, from 0 to the maximum for the exercise.",
+        ),
     ] = None,
     comment: Annotated[str, typer.Option(metavar="TEXT", help="Tell the student why.")] = "",
     by: By = None,

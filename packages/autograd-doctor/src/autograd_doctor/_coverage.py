@@ -33,10 +33,10 @@ PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored
 _CONTRACT, _LINEARITY, _VALUES = (
     "the contract",
     "linearity in `grad_output`",
-    "values (finite differences)",
+    "values in the range of your inputs (finite differences)",
 )
 _STANDARD = (
-    "memory layouts, batches, frozen, empty and extreme inputs, float32",
+    "memory layouts, batches, frozen and empty inputs, float32 and its overflow",
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
@@ -52,7 +52,7 @@ _OF_PROBES = {
     "input_layout": "memory layouts",
     "frozen_input": "frozen inputs",
     "zero_dim": "0-dim inputs",
-    "extremes": "extreme inputs",
+    "extremes": "overflow",
     "float32_steps": "float32",
     "captured": "state",
     "recomputation": "state",

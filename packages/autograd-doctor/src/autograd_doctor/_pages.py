@@ -13,6 +13,8 @@ from importlib.resources import files
 from autograd_doctor._rules import RULES, Rule
 from autograd_doctor.errors import UnknownRuleError
 
+MESSAGES = "https://github.com/autograd-course/autograd_course/blob/main/docs/error_messages.md"
+
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
@@ -58,7 +60,7 @@ def _named(typed: str) -> str:
         return name
     close = get_close_matches(typed.strip().lower(), RULES, n=3, cutoff=0.4)
     meant = f"Did you mean {' or '.join(close)}?" if close else "explain() lists all rules."
-    meant += " The explain of autograd_course also knows the error messages of PyTorch."
+    meant += f" {MESSAGES} lists PyTorch's error messages."
     raise UnknownRuleError(f"There is no rule {typed.strip()[:60]!r}. {meant}")
 
 

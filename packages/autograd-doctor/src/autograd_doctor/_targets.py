@@ -76,7 +76,8 @@ def load(target: str) -> Any:
     if split is None:
         raise NotUnderstoodError(
             f"{target!r} is not a target. Write it as package.module:Function or "
-            "path/to/file.py:Function."
+            "path/to/file.py:Function. To examine every Function that a program or a test suite "
+            "calls, use autograd-doctor run or pytest --doctor."
         )
     where, name = split["where"], split["name"]
     _importable(Path.cwd())

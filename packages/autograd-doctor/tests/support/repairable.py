@@ -153,6 +153,22 @@ class ExpInChunks(Function):
         return -grad_output * y
 
 
+class GateWithoutTails(Function):
+    """Treats the derivative of the sigmoid as 0 in its tails."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate: Tensor) -> Tensor:
+        ctx.save_for_backward(x, gate)
+        return x * torch.sigmoid(gate)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, gate = ctx.saved_tensors
+        s = torch.sigmoid(gate)
+        grad_gate = grad_output * x * s * (1 - s)
+        return grad_output * s, torch.where(gate.abs() > 4, torch.zeros_like(s), grad_gate)
+
+
 class SquareOfItsInputs(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -2084,5 +2100,12 @@ MISTAKES += [
         lambda: (draw(5, 3),),
         ["ctx.save_for_backward(x)"],
         ["ctx.save_for_backward(torch.cat(chunks))"],
+    ),
+    Mistake(
+        "a branch that backward must not have",
+        GateWithoutTails,
+        lambda: (draw(4, 3), 5 * draw(4, 3)),
+        ["return grad_output * s, torch.where(gate.abs() > 4, torch.zeros_like(s), grad_gate)"],
+        ["return grad_output * s, grad_gate"],
     ),
 ]

@@ -936,6 +936,34 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, node.orelse
 
 
+def unconditional(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Replace ``torch.where(condition, a, b)`` with ``b`` or ``a``, or remove a mask.
+
+    These edits come before the edits of the condition. An edited condition that is never true would
+    give the same gradient, but nobody would write it.
+    """
+    for place, node in scope.places:
+        match node:
+            case ast.Call(ast.Attribute(ast.Name("torch"), "where"), [_, chosen, other]):
+                yield place, other
+                yield place, chosen
+            case ast.Call(ast.Attribute(value, "masked_fill")):
+                yield place, value
+            case ast.BinOp(left, ast.Mult(), right):
+                if _compares(right):
+                    yield place, left
+                elif _compares(left):
+                    yield place, right
+
+
+def _compares(node: ast.expr) -> bool:
+    """Whether an expression is a comparison, perhaps converted as in ``(x > 0).float()``."""
+    match node:
+        case ast.Call(ast.Attribute(value)):
+            return _compares(value)
+    return isinstance(node, ast.Compare)
+
+
 def unused_results(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace the statement ``g.unsqueeze(0)`` with ``g = g.unsqueeze(0)``."""
     for place, node in scope.places:
@@ -1868,6 +1896,7 @@ KINDS = (
     Kind("another order", 1.0, other_orders),
     Kind("other parts", 1.05, other_parts),
     Kind("as in forward", 1.05, as_in_other_methods),
+    Kind("no condition", 0.95, unconditional),
     Kind("another name", 1.0, other_names),
     Kind("another operator", 1.2, other_operators),
     Kind("another comparison", 1.0, other_comparisons),
@@ -1950,6 +1979,7 @@ SAID = {
     "another comparison": "a comparison is wrong",
     "another extent": "a reduction runs over the wrong dimensions",
     "something dropped": "something is too much",
+    "no condition": "a condition is too much",
     "operands swapped": "two operands are exchanged",
     "a sign": "a sign is wrong",
     "a sign inside": "a sign is wrong in an argument",
@@ -2089,6 +2119,7 @@ LIKELY_FOR = {
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": (
+        "no condition",
         "another comparison",
         "operands swapped",
         "a magnitude",

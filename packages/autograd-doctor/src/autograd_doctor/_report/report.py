@@ -72,7 +72,7 @@ def _headline(diagnosis: Diagnosis) -> str:
     if diagnosis.unexamined:
         return f"? {diagnosis.subject} · no error found, but values were not examined"
     if not counts and any(finding.rule in SILENT for finding in diagnosis.findings):
-        return f"✓ {diagnosis.subject} · the first derivative is right, the second is not"
+        return f"✓ {diagnosis.subject} · no error in the first derivative, but the second is wrong"
     if not counts:
         return f"✓ {diagnosis.subject} · nothing wrong found"
     rest = [f"{n} {severity}{'s' * (n > 1)}" for severity, n in counts.items()]

@@ -364,13 +364,13 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
                 f"the sum is right. But {memory}code that calls `backward` directly gets the wrong "
                 "shape"
                 if right
-                else "the sum is wrong"
+                else "the sum is wrong, so the values are wrong as well"
             )
             return Match(
                 f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
                 f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
-                "info" if right else "error",
+                "info",
             )
     return None
 

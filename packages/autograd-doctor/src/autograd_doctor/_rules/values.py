@@ -474,15 +474,15 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """``backward`` does not conjugate the local derivative, or conjugates the whole gradient."""
+    """A conjugate is missing in the local derivative, or the whole gradient is conjugated."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
     if not any(m.fits(candidate) for candidate in candidates):
         return None
     return (
-        f"the gradient of `{m.name}` is right only for real values, because `backward` does not "
-        "conjugate the local derivative"
+        f"the gradient of `{m.name}` is right only for real values: in `backward`, a complex "
+        "conjugate is missing, or one is too many"
     )
 
 
@@ -860,7 +860,8 @@ HYPOTHESES = (
         "the complex conjugate is missing",
         missing_conjugate,
         "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is `grad_output` "
-        "times the conjugate of f'.",
+        "times the conjugate of f'. For a real result such as |z|², the gradient is "
+        "`2 * z * grad_output`, without a conjugate.",
         "09_more_patterns",
     ),
     Hypothesis(
