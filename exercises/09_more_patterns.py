@@ -5,16 +5,16 @@
 #
 # Lesson 09 showed how a gradient flows back through a log-sum-exp, a normalization, a convolution and a complex product. Here, you will write six Functions of this kind. The first five compute a true gradient, while the last one changes its gradient on purpose.
 #
-# **Given:** the formula for `forward` and the signatures of all methods. If the gradient is not obvious, the text states it.
+# **Given:** the formula for `forward` and the signatures of all methods. Only exercise 6 states the gradient, because it is a design choice.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which receives the tuple of inputs and the output. It saves what `backward` needs.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which receives the inputs (as a tuple) and the output. It saves what `backward` needs.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you derive and write down. It does not call autograd.
 # - Save the tensors that `backward` needs with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
-# - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in if you call it by a different name.
+# - Some exercises forbid a built-in. The grader records the operations that actually run, so it also finds a built-in that you call by a different name.
 #
 # 16 points, about 111 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives away the answer.
 
@@ -119,7 +119,7 @@ grade("batch-norm", BatchNorm)
 # %% [markdown]
 # ## 3 · One-dimensional convolution (2 points · medium · 15 minutes)
 #
-# This is the convolution that neural networks use, without stride, padding or groups:
+# This is the convolution used in neural networks, here without stride, padding or groups:
 #
 # $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; x_{n,\, c,\, t + k}$$
 #
@@ -129,7 +129,7 @@ grade("batch-norm", BatchNorm)
 # | `weight` | `(O, C, K)` |
 # | `y` | `(N, O, T)`, where `T = L - K + 1` |
 #
-# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest consists of products, except for one step: `backward` must add the gradients of overlapping windows.
+# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest is products, except for one step: `backward` must add the gradients of overlapping windows.
 #
 # **Constraint:** no built-in convolution, either in forward or in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
@@ -170,7 +170,7 @@ grade("plain-conv1d", PlainConv1d)
 #
 # $\tilde x$ is the padded $x$. The channels and the outputs are divided into $G$ equal blocks. The outputs of block $b$ depend only on the channels of block $b$ ($c'$ is channel $c$ of this block). If $L + 2p - K$ is not a multiple of $s$, no window contains the last elements, and their gradient is 0.
 #
-# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add the stride, the padding and the groups one after another, and grade your class when it has all three.
+# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add the stride, the padding and the groups one at a time, and grade your class when it has all three.
 #
 # **Constraint:** no built-in convolution, either in forward or in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 

@@ -3,7 +3,7 @@
 #
 # # 10 · Sampling: exercises
 #
-# In lesson 10, a gradient passed through a random choice. Here, you will write the lesson's three estimators.
+# In lesson 10, you passed a gradient through a random choice. Here, you will write the three estimators from that lesson.
 #
 # **Given:** the formula for each Function's `forward` and a description of the gradient that its `backward` must return. This is the true gradient, the derivative of a *surrogate*, or a given formula.
 #
@@ -12,7 +12,7 @@
 # **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down. It does not call autograd.
-# - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
+# - Save all tensors that `backward` needs with `ctx.save_for_backward`. Store numbers as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - The last dimension holds the classes to choose from. The tensors may have any number of dimensions before it.
 #

@@ -5,7 +5,7 @@
 #
 # You will make three Functions work with `torch.func`, and you will compute per-sample gradients. At the end, you will predict what `forward` receives under `vmap`. All three Functions already work with an ordinary `backward()`. You may already have solved `vmap-solve` in the lesson.
 #
-# **Given:** the task, the formulas, and usually a Function that lacks only the methods that you write.
+# **Given:** the task, the formulas, and usually a Function that is missing only the methods you will write.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
@@ -114,7 +114,7 @@ grade("per-sample-gradients", per_sample_gradients)
 # %% [markdown]
 # ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
 #
-# NumPy computes the solution $y$ of the linear system $A y = b$. The gradient comes from one more system, with the transpose of $A$: if $\lambda = A^{-\top} g$, then $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and both can have leading batch dims. Only the vmap rule is missing.
+# NumPy computes the solution $y$ of the linear system $A y = b$. The gradient takes one more solve, with the transpose of $A$: if $\lambda = A^{-\top} g$, then $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and both can have leading batch dims. Only the vmap rule is missing.
 #
 # **Write** `vmap`. Samples may lie along any dim of `a` and of `b`, and all samples may share one of the two arguments.
 #
@@ -151,12 +151,12 @@ grade("vmap-solve", Solve)
 # %% [markdown]
 # ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
 #
-# The temperature $t$ makes the maximum of a row smooth. Let $p = \text{softmax}(x/t)$. Then
+# The temperature $t$ smooths the maximum of a row. Let $p = \text{softmax}(x/t)$. Then
 #
 # $$y = t \log \sum_i e^{x_i / t}, \qquad \frac{\partial y}{\partial x_i} = p_i, \qquad
 # \frac{\partial y}{\partial t} = \frac{y - \sum_i p_i x_i}{t} .$$
 #
-# `x` may have any shape, and its last dim is the row. How do *all* outputs change if the temperature rises a little? One pass of forward mode answers this question.
+# `x` may have any shape, and its rows lie along the last dim. How do *all* outputs change if the temperature rises a little? One pass of forward mode answers this question.
 #
 # **Write** `setup_context` and `jvp`. Each tangent has the shape of its input, and the result has the shape of `y`.
 #

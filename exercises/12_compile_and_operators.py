@@ -49,7 +49,7 @@ from autograd_course.lesson import show_error
 #
 # $$y = \begin{cases} x^2/2 & |x| \le \delta \\ \delta\,(|x| - \delta/2) & \text{else.} \end{cases}$$
 #
-# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops in all three places.
+# The Function below works in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops in all three places.
 
 
 # %%
@@ -132,7 +132,7 @@ print(vendor_sums(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3))
 # %% [markdown]
 # **Write** the four functions of an operator that calls the routine: the operator, its fake, and the two functions for autograd. `x` is on the CPU and may have any number of leading dims. You may run the cell as often as you like, because each definition replaces the previous one.
 #
-# Each element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is also a sum of neighbors: the neighbors are elements of `grad_output`, which you pad with zeros at both ends.
+# Each element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is also a sum of neighbors, taken from `grad_output` padded with zeros at both ends.
 #
 # **Constraints:** the operator passes `opcheck`, can be differentiated twice, and compiles into one graph.
 

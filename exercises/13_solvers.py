@@ -139,7 +139,7 @@ grade("kepler", Kepler)
 #
 # $$z = \tanh(z\, W^\top + x) .$$
 #
-# `x` and `z` have shape `(rows, n)`, and `W` has shape `(n, n)`. The entries of `W` are so small that a fixed point exists. The solver is given:
+# `x` and `z` have shape `(rows, n)`, and `W` has shape `(n, n)`. The entries of `W` are small enough that a fixed point exists. The solver is given:
 
 
 # %%
@@ -154,7 +154,7 @@ def settled(step, start: Tensor) -> Tensor:
 
 
 # %% [markdown]
-# **Write** the three methods. The Function in the lesson takes any $f$, and autograd goes back through one call to $f$. Here you know $f$, so `backward` can be a formula that calls `settled` once. (You may also record a single call to the layer, or use `torch.linalg.solve`.)
+# **Write** the three methods. The Function in the lesson takes any $f$, and autograd backpropagates through one call to $f$. Here you know $f$, so `backward` can be a formula that calls `settled` once. (You may also record a single call to the layer, or use `torch.linalg.solve`.)
 #
 # **Constraint:** you may save `x`, `W` and the solution, but none of the solver's rounds. Do not run the rounds again in `backward`.
 

@@ -52,7 +52,7 @@ from autograd_course.lesson import build, show_error
 #
 # $$y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0) .$$
 #
-# Sparse regression and many denoisers use it. In PyTorch, you need five operations, and each of them reads and writes a whole tensor. In C++, you need only one loop.
+# Sparse regression and many denoisers use it. In PyTorch, it takes five operations, each of which reads and writes a whole tensor. In C++, it takes only one loop.
 #
 # Start from this complete operator, which multiplies every number by a factor. It is correct only for some inputs:
 
@@ -164,4 +164,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Look for a C++ or CUDA operator in one of your projects. Does a test call its `backward` with a `grad_output` that is not contiguous? If not, run `diagnose` on it.
+# Look for a C++ or CUDA operator in one of your projects. Does a test call its `backward` with a non-contiguous `grad_output`? If not, run `diagnose` on it.

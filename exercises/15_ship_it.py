@@ -3,7 +3,7 @@
 #
 # # 15 · Ship it: exercises
 #
-# In lesson 15 a gradient got lost on the way to a sorter. Here you write the exports, a test that finds lost gradients, a translation to ONNX and a quantizer, and at the end the sorter itself. You may already have solved `reversal-that-travels` in the lesson.
+# In lesson 15 a gradient got lost on the way to a sorter. Here you write the exports, a test that finds lost gradients, a translation to ONNX, a quantizer, and finally the sorter itself. You may already have solved `reversal-that-travels` in the lesson.
 #
 # **Given:** the task and the signatures of all functions. Every exercise asks for plain functions.
 #
@@ -159,7 +159,7 @@ def round_away_in_onnx(x, step: float):
 grade("round-away-in-onnx", round_away_in_onnx)
 
 # %% [markdown]
-# The next cell shows all steps. It exports a model that calls the operator, converts the program with your translation, and runs the file in ONNX Runtime.
+# The next cell shows all the steps. It exports a model that calls the operator, converts the program with your translation, and runs the file in ONNX Runtime.
 
 
 # %%
@@ -191,7 +191,7 @@ except torch.onnx.OnnxExporterError:
 # $$s_i = \max\!\Bigl(\frac{\max_j |w_{ij}|}{127.5},\ \varepsilon\Bigr), \qquad
 # \hat w_{ij} = s_i \operatorname{clamp}\!\Bigl(\operatorname{round}\frac{w_{ij}}{s_i},\ -128,\ 127\Bigr) .$$
 #
-# $\varepsilon$ is `torch.finfo(weight.dtype).eps`, so that you do not divide by zero in a row of zeros. The gradient passes straight through the whole computation:
+# $\varepsilon$ is `torch.finfo(weight.dtype).eps`. It prevents division by zero in a row of zeros. The gradient passes straight through the whole computation:
 #
 # $$\frac{\partial L}{\partial w} := \frac{\partial L}{\partial \hat w} .$$
 #
@@ -215,7 +215,7 @@ grade("eight-bits", eight_bits)
 # %% [markdown]
 # ## 6 · A sorter that learns on (4 points · hard · 25 minutes)
 #
-# Now build a sorter that can learn after the export. You get the images of the digits as a float32 tensor of shape `(1397, 64)` with values from -1 to 1, and their labels as a tensor of shape `(1397,)`.
+# Now build a sorter that can learn after export. You get the images of the digits as a float32 tensor of shape `(1397, 64)` with values from -1 to 1, and their labels as a tensor of shape `(1397,)`.
 #
 # **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it and returns the program. You can use `ship` from exercise 1.
 #
@@ -264,6 +264,6 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Keep `lost_gradients`. It has ten lines and works without this course. Add it to the tests of every model that anyone trains after the export. In these tests, also compare the values, with inputs and batch sizes that differ from the example's.
+# Keep `lost_gradients`. It has ten lines and works without this course. Add it to the tests of every model that anyone trains after export. In these tests, also compare the values, with inputs and batch sizes that differ from the example's.
 #
 # This was the last exercise.

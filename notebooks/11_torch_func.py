@@ -11,7 +11,7 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `diagnose`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. You will solve one exercise
+# **It takes** about 60 minutes; the *extra* sections take another 5. You will solve one exercise
 # here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}

@@ -348,7 +348,8 @@ def test_a_warning_fails_on_request(folder: Path) -> None:
     ("words", "says"),
     [
         ("operations", "'operations' is not a target. Write it as package.module:Function or "
-         "path/to/file.py:Function."),
+         "path/to/file.py:Function. To examine every Function that a program or a test suite "
+         "calls, use autograd-doctor run or pytest --doctor."),
         ("operation:Square", "There is no module operation. Did you mean operations?"),
         ("package.iner:Square", "There is no module package.iner. Did you mean package.inner?"),
         ("paackage.inner:Square", "There is no module paackage. Did you mean package?"),

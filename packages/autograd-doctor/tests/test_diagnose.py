@@ -527,3 +527,23 @@ def test_a_module_in_float32_is_examined_on_a_float64_copy() -> None:
 
     assert diagnose(layer, X.float()).ok
     assert layer.weight.dtype == torch.float32
+
+
+@torch.library.custom_op("tests::reversed", mutates_args=())
+def reverse(x: Tensor) -> Tensor:
+    return x.flip(0)
+
+
+@reverse.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+reverse.register_autograd(lambda ctx, grad_output: reverse(grad_output))
+
+
+def test_a_report_on_a_custom_operator_says_nothing_about_pytorchs_own_function() -> None:
+    diagnosis = diagnose(reverse, torch.randn(5), level="full")
+
+    assert diagnosis.ok
+    assert not diagnosis.findings

@@ -95,8 +95,8 @@ def test_the_report_says_what_a_function_that_needs_a_gpu_leaves_out(
 
     assert diagnosis.ok
     assert diagnosis.limits == (
-        "no calls that could make an index invalid (batches, dim arguments, 0-dim inputs, extreme "
-        "inputs), because your Function does not run on the CPU",
+        "no calls that could make an index invalid (batches, dim arguments, 0-dim inputs, "
+        "overflow), because your Function does not run on the CPU",
     )
     assert "batches" not in " ".join(diagnosis.examined[:-1])
 

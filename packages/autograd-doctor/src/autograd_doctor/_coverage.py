@@ -33,7 +33,7 @@ PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored
 _CONTRACT, _LINEARITY, _VALUES = (
     "the contract",
     "linearity in `grad_output`",
-    "values in the range of your inputs (finite differences)",
+    "values in the range of your inputs",
 )
 _STANDARD = (
     "memory layouts, batches, frozen and empty inputs, float32 and its overflow",
