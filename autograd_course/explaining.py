@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from autograd_doctor import RULES, Explanation
@@ -24,7 +25,7 @@ def explain(what: str | BaseException = "") -> Explanation:
 
     Args:
         what: The name of a rule or page, an error message, a whole traceback, or the exception
-            itself. In a name, case, spaces and underscores do not matter. A few words list the
+            itself. In a name, case, spaces and underscores do not matter. A few words find the
             pages whose title or message contains them. If you omit this argument, two tables list
             all rules and all messages.
 
@@ -55,28 +56,30 @@ def explain(what: str | BaseException = "") -> Explanation:
         return Explanation(messages.page(message))
     if match := messages.find(asked):
         return Explanation(_found(match))
-    if about := _pages_with(asked):
-        return Explanation(about)
+    if pages := _pages_with(asked):
+        (name, *others) = pages
+        return Explanation(_listed(asked, pages)) if others else explain(name)
     raise NothingToExplainError(_unknown(asked))
 
 
-def _pages_with(asked: str) -> str:
-    """Return a list of the rules and messages whose title or wording contains all words."""
-    words = words_of(asked)
-    pages = [(name, rule.title, rule.title) for name, rule in RULES.items()]
+def _titles() -> Iterator[tuple[str, str, str]]:
+    """Yield each page's name and title, and the words that a search looks at."""
+    for name, rule in RULES.items():
+        yield name, rule.title, f"{name} {rule.title}"
     for name, message in messages.MESSAGES.items():
-        pages.append((name, message.patterns[0], f"{' '.join(message.patterns)} {message.family}"))
-    found = [
-        f"- `{name}`: {title}"
-        for name, title, text in pages
-        if words and words <= words_of(f"{name} {text}")
-    ]
-    rows = "\n".join(found[:MOST_PAGES])
-    return (
-        f"These pages contain the words *{asked}*. Call `explain` with a name:\n\n{rows}\n"
-        if found
-        else ""
-    )
+        yield name, message.patterns[0], f"{name} {' '.join(message.patterns)} {message.family}"
+
+
+def _pages_with(asked: str) -> dict[str, str]:
+    """Return the names and titles of the pages whose title or wording contains all words."""
+    words = words_of(asked)
+    return {name: title for name, title, text in _titles() if words and words <= words_of(text)}
+
+
+def _listed(asked: str, pages: Mapping[str, str]) -> str:
+    rows = [f"- `{name}`: {title}" for name, title in pages.items()]
+    shown = "\n".join(rows[:MOST_PAGES])
+    return f"These pages contain the words *{asked}*. Call `explain` with a name:\n\n{shown}\n"
 
 
 MOST_PAGES = 12

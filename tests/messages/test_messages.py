@@ -191,8 +191,13 @@ def test_a_rule_may_be_typed_in_other_ways(typed: str) -> None:
         ("linear", "nonlinear-in-grad-output"),
     ],
 )
-def test_a_few_words_list_the_pages_about_them(words: str, name: str) -> None:
-    assert f"- `{name}`: " in str(explain(words))
+def test_a_few_words_find_the_only_page_about_them(words: str, name: str) -> None:
+    assert str(explain(words)) == str(explain(name))
+
+
+def test_a_few_words_list_the_pages_about_them_if_there_are_several() -> None:
+    assert "- `no-jvp`: " in str(explain("jvp"))
+    assert "- `wrong-jvp`: " in str(explain("jvp"))
 
 
 @pytest.mark.parametrize(

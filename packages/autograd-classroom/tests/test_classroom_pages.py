@@ -17,6 +17,7 @@ from autograd_classroom.pictures import PICTURE, as_data, from_data
 from autograd_classroom.reports import files, gradescope_results
 from autograd_classroom.reports.pages import class_page, feedback, feedback_name, links
 from autograd_classroom.reports.pages.code import offending
+from autograd_doctor import RULES
 from autograd_doctor.jacobians import Axis, Jacobians
 from handed_in import SQUARE
 from repository import ROOT
@@ -181,6 +182,7 @@ def test_the_class_page_counts_what_makes_wrong_answers_right(small: Gradebook) 
     change = "x instead of 2 * x in the return statement of backward"
 
     assert f"{change}1 student" in plain(page(small))
+    assert RULES["constant-factor"].title in plain(page(small))
     assert change not in plain(page(small, "ann")), "a student reads it nowhere"
 
 

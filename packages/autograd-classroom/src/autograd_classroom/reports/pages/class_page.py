@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from autograd_doctor import RULES
+
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.reports.pages import links
 from autograd_classroom.reports.pages.feedback import feedback_name
@@ -51,6 +53,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         found=len(found),
         shown=min(_GROUPS, len(found)),
         link=links.to_rule,
+        title=lambda rule: RULES[rule].title if rule in RULES else "",
         file=lambda student: f"feedback/{feedback_name(student)}",
     )
 
