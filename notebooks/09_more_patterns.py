@@ -68,8 +68,8 @@ print("built in:", softplus(z).tolist())
 # The data set has 2,000 readings. One of them was recorded in millivolts instead of volts. Its
 # numbers are a thousand times too large, but they point in the right direction. The score predicts
 # that the machine will fail, and it did. Training reaches this example at step 50. Before some
-# cells in this lesson, you will vote on what you expect. Each vote tests a common belief, and some
-# of these beliefs are true.
+# cells in this lesson, you will vote on what the result will be. Each vote tests a common belief,
+# and some of these beliefs are true.
 
 # %%
 vote("09", "where-protects-the-gradient")

@@ -354,7 +354,7 @@ for name, sample in ways.items():
 # trained on mixtures, which do not occur at inference time. With hard samples, the two errors are
 # close.
 #
-# The identity is wrong as the gradient of a soft sample. But it is a legitimate surrogate for a
+# The identity is not the gradient of a soft sample. But it is a legitimate surrogate for a
 # hard sample, and here, it performs at least as well as the soft surrogate. No formula could have
 # told you that in advance. State which surrogate you use, so that you can test it and compare it
 # with others.

@@ -61,7 +61,7 @@ def settle(
     """Award points for an answer manually, regardless of the grader's verdict.
 
     The points and the comment are kept when you grade again, and the student sees them.
-    Afterwards, write the reports again with 'classroom report GRADEBOOK --format all'.
+    Afterwards, regenerate the reports with 'classroom report GRADEBOOK --format all'.
     """
     from autograd_classroom.gradebook import Gradebook, GradebookError
     from autograd_classroom.reports.wording import by_hand
