@@ -370,7 +370,7 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
                 f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
                 f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",
                 {"input": name, "expected": list(want), "actual": list(got)},
-                "info",
+                "info" if right else "error",
             )
     return None
 
