@@ -129,7 +129,7 @@ UNRUN = {
     "the cell raises E: without a message (line 3: `raise E`)": TEXTLESS,
     "the cell defines no Square": "class Sqare: pass",
     "this is a plain function": "def Square(x): return x",
-    "the cell raises SyntaxError": "class Square(",
+    "the cell is not Python": "class Square(",
     "the cell raises ZeroDivisionError: division by zero (line 2: `1 / 0`)": "x = 1\n1 / 0",
 }
 
