@@ -13,6 +13,7 @@ import ast
 import codecs
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -215,7 +216,7 @@ def cells_of(text: str) -> Iterator[Cell]:
     error in one definition does not affect the others.
     """
     marks = list(_CELL_BEGINS.finditer(text))
-    if not marks and not _parses(text):
+    if not marks and tree_of(text) is None:
         cuts = [0, *(begins.start() for begins in _DEFINITION_BEGINS.finditer(text)), len(text)]
         yield from (Cell("code", text[a:b].strip("\n")) for a, b in pairwise(cuts))
         return
@@ -230,12 +231,14 @@ def cells_of(text: str) -> Iterator[Cell]:
         )
 
 
-def _parses(text: str) -> bool:
+def tree_of(source: str) -> ast.Module | None:
+    """Return the syntax tree of some code, or ``None`` if it is not valid Python."""
     try:
-        ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        return None
 
 
 def _script_kind(header: str) -> Kind:

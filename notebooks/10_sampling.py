@@ -326,8 +326,8 @@ diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 # - *hard, identity*: `forward` returns the hard sample, and the surrogate is the identity
 #   $h(\ell) = \ell$, so `backward` returns `grad_output`.
 #
-# At inference time (the column *in use* below), there is no noise and no mixture: the encoder picks
-# the most likely code.
+# At inference time, there is no noise and no mixture: the encoder picks the most likely code. The
+# column *in use* below shows the error at inference time.
 
 
 # %%

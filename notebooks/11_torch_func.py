@@ -506,10 +506,9 @@ for function in (Branching, CallingNumPy, IntoZeros, Random):
 #
 # $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
-# The loop stands in for any code that is opaque to PyTorch, such as C, Fortran, or a vendor's
-# library. The transpose of this recurrence is the same recurrence, run from the last step to the
-# first. So `backward` calls the Function again, and you can differentiate the Function as often as
-# you like.
+# PyTorch cannot look into this loop, as it cannot look into C, Fortran or a vendor's library. The
+# transpose of this recurrence is the same recurrence, run from the last step to the first. So
+# `backward` calls the Function again, and you can differentiate the Function as often as you like.
 
 
 # %%

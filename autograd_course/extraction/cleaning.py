@@ -10,6 +10,7 @@ from collections.abc import Callable
 from IPython.core.inputtransformer2 import TransformerManager
 
 from autograd_course.extraction.statements import LONGEST, Statement, first_line
+from autograd_course.notebook_files import tree_of
 
 # These calls ask a question or show something. No answer needs them.
 TALK = frozenset(
@@ -30,7 +31,7 @@ def python_of(source: str) -> str:
         source = "#" + "\n#".join(magic[0].split("\n")) + source[magic.end() :]
     elif _CELL_MAGIC.match(source):
         return ""
-    if len(source) > LONGEST or _parses(source) or _is_flood(source):
+    if len(source) > LONGEST or tree_of(source) or _is_flood(source):
         return source
     try:
         with warnings.catch_warnings():
@@ -39,7 +40,7 @@ def python_of(source: str) -> str:
             changed = transform(source)
     except Exception:  # Jupyter may raise any exception; Python's parser reports errors better
         return source
-    return changed if _parses(changed) else source
+    return changed if tree_of(changed) else source
 
 
 def is_talk(statement: Statement) -> bool:
@@ -71,13 +72,3 @@ def _blank(lines: list[bytes], node: ast.stmt) -> None:
 
 def _is_flood(source: str) -> bool:
     return len(_LINE_MAGIC.findall(source)) * len(source) > _MOST_WORK
-
-
-def _parses(source: str) -> bool:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +11,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.reading import reaching, storing
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
+from autograd_course.notebook_files import tree_of
 
 _LONGEST = 100  # a quoted line has at most this many characters
 
@@ -55,7 +55,7 @@ class Reading:
 
 def read(cells: Sequence[str], exercise: Exercise) -> Reading:
     """Find code in an answer's cells that no answer to this exercise needs."""
-    parsed = [(cell, tree) for cell in cells if (tree := _tree(cell)) is not None]
+    parsed = [(cell, tree) for cell in cells if (tree := tree_of(cell)) is not None]
     names = meaning([tree for _, tree in parsed])
     forbidden: dict[str, Use] = {}
     remarks: dict[str, Use] = {}
@@ -91,12 +91,3 @@ def _used(
                 yield node, what, True
     if is_function:
         yield from storing.uses(tree, names, on_ctx=by_formula)
-
-
-def _tree(source: str) -> ast.Module | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

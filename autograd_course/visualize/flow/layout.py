@@ -720,8 +720,8 @@ BASELINES = (19.0, 37.0, 54.0)  # title, value and gradient, from the top of a c
 BADGE_BASELINE, ROUNDEST = 12.2, 31.0
 PARTIAL = 8.0  # the distance from the sign ∂ to its heat map
 GAUGE_RISE = 5.5  # the distance of the gradient's bar from the lower rim of a card
-# The radius of the sign that marks a difference, and the size of its ≠.
-UNLIKE, UNLIKE_SIZE = 8.0, 13.0
+# The radius of the sign that marks a difference.
+UNLIKE = 8.0
 _ASIDE = 8.0  # the margin of a factor's background around its text (widget.js: ASIDE)
 _BEHIND = 4.0  # the visible part of the card behind a folded card
 

@@ -939,8 +939,8 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def unconditional(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``torch.where(condition, a, b)`` with ``b`` or ``a``, or remove a mask.
 
-    These edits come before the edits of the condition. An edited condition that is never true would
-    give the same gradient, but nobody would write it.
+    The search tries these edits before it edits the condition. Otherwise, it could find a condition
+    that is never true. The gradient would be right, but no author writes such code.
     """
     for place, node in scope.places:
         match node:
