@@ -495,6 +495,7 @@ def test_yes_writes_the_change_and_nothing_else(folder: Path, end: str) -> None:
 
     result = run("operations.py:Half", "--inputs", "f64[3]", "--fix", "--yes")
 
+    assert result.exit_code == NO_ERROR
     assert result.stdout.endswith(f"{file} was changed.\n")
     right = OPERATIONS.replace("return x * grad_output", "return 2 * x * grad_output")
     assert file.read_bytes() == right.replace("\n", end).encode()
@@ -510,6 +511,23 @@ def test_without_a_repair_nothing_is_written(folder: Path, name: str, words: str
     assert words in result.stdout
     assert "was changed" not in result.stdout
     assert (folder / "operations.py").read_text(encoding="utf-8") == OPERATIONS
+
+
+@pytest.mark.parametrize(
+    ("backward", "code"),
+    [("(2 * x * grad_output).float()", NO_ERROR), ("(x * grad_output).float()", ERROR)],
+    ids=["the warning is repaired", "a warning is left"],
+)
+def test_the_exit_code_after_a_fix_says_what_is_left(
+    folder: Path, backward: str, code: int
+) -> None:
+    text = OPERATIONS.replace("return x * grad_output", f"return {backward}")
+    (folder / "operations.py").write_text(text, encoding="utf-8")
+
+    result = run("operations.py:Half", "--inputs", "f64[3]", "--warnings", "--fix", "--yes")
+
+    assert "was changed" in result.stdout
+    assert result.exit_code == code
 
 
 def test_a_file_that_has_changed_since_is_left_alone(folder: Path) -> None:

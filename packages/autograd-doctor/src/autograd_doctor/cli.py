@@ -123,8 +123,9 @@ Html = Annotated[
 
 
 _CODES = """\
-Exit codes: 0 no error; 1 an error, or a warning with --warnings;
-2 invalid command; 3 the Function could not be examined."""
+Exit codes: 0 no error, or --fix has removed every error;
+1 an error, or a warning with --warnings; 2 invalid command;
+3 the Function could not be examined."""
 _CHECK_EPILOG = """\
 Write TARGET as package.module:name or path/to/file.py:name. The current
 folder is searched first.
@@ -205,8 +206,8 @@ def check(
         repair=repair,
     )
     _show(diagnosis, out, json, html)
-    if fix and not json:
-        _fix(diagnosis, out, yes)
+    if fix and not json and _fix(diagnosis, out, yes, warnings=warnings):
+        raise typer.Exit(Exit.DONE)
     if warnings and diagnosis.ok and not diagnosis.passes(warnings=True):
         typer.echo("With --warnings, a warning counts as an error.", err=True)
     raise typer.Exit(_exit(diagnosis, warnings=warnings))
@@ -248,23 +249,29 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
         end(f"{html} could not be written: {error.strerror}.", Exit.NOT_UNDERSTOOD)
 
 
-def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool) -> None:
-    """Show a repair. On request, write it to the file."""
+def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool, *, warnings: bool) -> bool:
+    """Show a repair. On request, write it to the file.
+
+    Returns:
+        Whether the file was changed and now passes.
+    """
     say = partial(print, file=out, flush=True)
     repair = diagnosis.repair
     if repair is None:
         if diagnosis.ok is False:
             say("No small change was found that makes every gradient right.")
-        return
+        return False
     say(f"\n{repair.patch()}\n{repair.reason}")
     if not yes and not (sys.stdin.isatty() and typer.confirm("Write this change?", err=True)):
         say("Nothing was written. --fix --yes writes the change.")
-        return
+        return False
     try:
         repair.apply()
     except (OSError, ValueError) as error:
         end(f"The change was not written: {error}", Exit.NOT_UNDERSTOOD)
     say(f"{repair.file} was changed.")
+    warned = {it.rule for it in diagnosis.findings if it.severity == "warning"} - {repair.removes}
+    return not repair.left and not (warnings and warned)
 
 
 def own_stdout() -> TextIO:
