@@ -31,17 +31,38 @@ def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
 
 
 def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
-    """Return ``y`` with ``y[t] = x[t] + a · y[t-1]`` along the last dim.
+    """Compute a decayed running sum along the last dim, on a GPU.
 
-    If ``reverse`` is true, each step uses ``y[t+1]`` instead of ``y[t-1]``. ``x`` is a float32 or
-    float64 tensor on a CUDA GPU, and its last dim has at most 16384 elements. With
-    ``TRITON_INTERPRET=1``, ``x`` can also be on the CPU. The kernel reads ``a`` from a tensor with
-    the dtype of ``x``, because Triton would pass a Python float as float32.
+    The equation is ``y[t] = x[t] + a · y[t-1]``. If ``reverse`` is true, it is
+    ``y[t] = x[t] + a · y[t+1]``.
+
+    Args:
+        x: A float32 or float64 tensor on a CUDA GPU. Its last dim has at most 16384 elements. With
+            ``TRITON_INTERPRET=1``, the tensor can also be on the CPU.
+        a: The decay, a number or a tensor with one element. The kernel reads it from a tensor with
+            the dtype of ``x``, because Triton would pass a Python float as float32.
+        reverse: Whether the sum runs from the last element to the first.
+
+    Returns:
+        A tensor with the shape, dtype and device of ``x``.
+
+    Raises:
+        ValueError: The last dim of ``x`` has more than 16384 elements.
+
+    Example:
+        >>> x = torch.ones(3, device="cuda")
+        >>> triton_decayed_sum(x, 0.5, reverse=False).tolist()
+        [1.0, 1.5, 1.75]
+
+    Source: Blelloch, "Prefix sums and their applications", 1990.
     """
     x = x.contiguous()
     length = x.shape[-1]
     if length > 16384:
-        raise ValueError(f"decayed_sum: a row of {length} times does not fit into one program")
+        raise ValueError(
+            f"triton_decayed_sum: the last dim of `x` has {length} elements, but at most 16384 fit "
+            "into one program."
+        )
     y = torch.empty_like(x)
     decay = torch.as_tensor(a, dtype=x.dtype, device=x.device)
     if x.numel():
