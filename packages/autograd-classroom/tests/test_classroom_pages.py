@@ -290,6 +290,7 @@ def test_the_instructor_sees_what_the_class_believes(small: Gradebook) -> None:
         assert said in text
     assert links.to_rule("constant-factor") in read.links
     assert "feedback/ann.html" in read.links
+    assert {f"feedback/ann.html#{entry.id}" for entry in EXERCISES} <= set(read.links)
 
 
 def test_similar_submissions_are_laid_side_by_side(book: Gradebook) -> None:

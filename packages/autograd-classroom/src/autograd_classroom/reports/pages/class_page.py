@@ -9,7 +9,7 @@ from autograd_doctor import RULES
 
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.reports.pages import links
-from autograd_classroom.reports.pages.feedback import feedback_name
+from autograd_classroom.reports.pages.feedback import MARKS, feedback_name
 from autograd_classroom.reports.pages.overview import most_first, overview
 from autograd_classroom.reports.pages.rendering import rendered
 from autograd_classroom.similarity import Alike, Handed, Line, alike, side_by_side
@@ -37,6 +37,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
     return rendered(
         "class.html",
         seen=seen,
+        marks=MARKS,
         distribution=distribution,
         tallest=max([count for _, count in distribution], default=0) or 1,
         hottest=max(map(len, seen.matrix.values()), default=1),

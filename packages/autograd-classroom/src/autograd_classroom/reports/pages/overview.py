@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from autograd_classroom.gradebook import Gradebook, Score
 from autograd_classroom.protocol.evidence import REPAIR
@@ -17,11 +17,11 @@ STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not
 
 @dataclass(frozen=True)
 class Row:
-    """A student's row in the class list."""
+    """A student's row in the table of all students. Its scores have no evidence and no remarks."""
 
     student: str
     points: float
-    open: int  # number of answers that have no verdict yet
+    scores: dict[str, Score]
 
 
 @dataclass
@@ -111,8 +111,8 @@ def overview(book: Gradebook) -> Overview:
         for score in scores:
             worth[score.exercise] = score.possible
             _count(seen, score)
-        unknown = sum(not score.is_counted for score in scores)
-        seen.rows.append(Row(student, sum(score.points for score in scores), unknown))
+        short = {s.exercise: replace(s, evidence={}, message="", remarks=()) for s in scores}
+        seen.rows.append(Row(student, sum(score.points for score in scores), short))
     seen.possible = sum(worth.values())
     return seen
 
