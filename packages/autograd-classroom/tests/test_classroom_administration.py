@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import zipfile
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from autograd_classroom.classwork import report
 from autograd_classroom.gradebook import Gradebook, GradebookError, Score
 from autograd_classroom.gradebook.roster import Person, from_file, matched
 from autograd_classroom.gradebook.settings import Settings, from_data
@@ -291,6 +293,23 @@ def test_late_days_cost_what_was_set(
 
 
 @pytest.mark.parametrize(
+    ("extensions", "found"),
+    [
+        ({"ann": 1}, {"01_template": (1, 0.1)}),
+        ({"ann": 1, "ann@school.org": 2}, {}),
+        ({"bob": 5}, {"01_template": (2, 0.2)}),
+    ],
+)
+def test_an_extension_moves_the_deadline_of_one_student(
+    extensions: dict[str, int], found: dict[str, tuple[int, float]]
+) -> None:
+    settings = from_data({"deadlines": DUE, "late": {"cost": 0.1}, "extensions": extensions})
+
+    assert settings.lateness({"01_template": TWO_DAYS}, ("ann", "ann@school.org")) == found
+    assert from_data(json.loads(settings.to_json())) == settings
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("[deadlines]\n99 = 2026-02-01T23:59:00Z", "there is no lesson '99'"),
@@ -301,6 +320,7 @@ def test_late_days_cost_what_was_set(
         ("[late]\ncost = 10", "cost in [late] is 10, and it has to be a share"),
         ("[late]\nfree = 1.5", "free in [late] is 1.5, and it has to be a number of days"),
         ("[late]\ndays = -1", "days in [late] is -1"),
+        ("[extensions]\nann = 'long'", "the extension of ann is 'long', and it has to be a number"),
     ],
 )
 def test_deadlines_that_cannot_be_used_are_one_sentence(
@@ -312,6 +332,26 @@ def test_deadlines_that_cannot_be_used_are_one_sentence(
 
     assert said in str(failure.value)
     assert "\n" not in str(failure.value)
+
+
+def test_an_extension_finds_its_student_by_every_name_on_the_roster(book: Gradebook) -> None:
+    book.enroll((ANN, BOB))
+    book.set(Settings(deadlines=DUE, cost=0.1, extensions={"bob@uni.example": 1, "dora": 2}))
+
+    late = {student: book.scores(student)[0].late for student in SOURCES}
+    assert late == {"Ann Böll_123": 2, "bob_4711": 1, "dora": 0}
+    assert book.unknown_extensions() == []
+
+
+def test_an_extension_for_nobody_is_named(
+    book: Gradebook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    book.set(Settings(deadlines=DUE, extensions={"dorra": 2}))
+    book.close()
+    report(tmp_path / "grades.sqlite", None)
+
+    said = "The settings have an extension for nobody in this gradebook: dorra."
+    assert said in capsys.readouterr().out
 
 
 def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Gradebook) -> None:

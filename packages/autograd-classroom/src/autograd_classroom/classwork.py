@@ -94,7 +94,7 @@ def grade(
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
-        for line in (*_changed(book), *_absent(book), *_unmatched(book)):
+        for line in (*_changed(book), *_unknown(book), *_unmatched(book)):
             console.say(line)
         files.write(book, places.reports)
         console.say(f"Reports: {short(places.reports)}")
@@ -119,7 +119,7 @@ def report(
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
         _show(book)
-        for line in _absent(book):
+        for line in _unknown(book):
             console.say(line)
         wanted = tuple(formats)
         if reports is not None or wanted:
@@ -165,8 +165,10 @@ def _changed(book: Gradebook) -> Iterator[str]:
         yield f"The code has changed since these answers were settled by hand: {named}."
 
 
-def _absent(book: Gradebook) -> Iterator[str]:
-    """If there is a roster, yield a line about absent students and a line about unknown ones."""
+def _unknown(book: Gradebook) -> Iterator[str]:
+    """Yield lines about absent students and about names that belong to no student."""
+    if unknown := book.unknown_extensions():
+        yield f"The settings have an extension for nobody in this gradebook: {', '.join(unknown)}."
     if not book.roster():
         return
     if absent := book.absent():

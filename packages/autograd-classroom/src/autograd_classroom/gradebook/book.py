@@ -173,6 +173,10 @@ class Gradebook:
         """Return the students on the roster who have not handed in anything."""
         return reading.absent(self._connection)
 
+    def unknown_extensions(self) -> list[str]:
+        """Return the names in the table of extensions that belong to no student."""
+        return reading.unknown_extensions(self._connection)
+
     def sources(self) -> list[tuple[str, str]]:
         """Return a (student, path) pair for each submitted file."""
         return reading.sources(self._connection)

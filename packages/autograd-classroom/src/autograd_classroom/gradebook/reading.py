@@ -176,6 +176,13 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
     return [person for person in roster(connection) if person not in present]
 
 
+def unknown_extensions(connection: sqlite3.Connection) -> list[str]:
+    """Return the names in the table of extensions that belong to no student."""
+    names = list(settings(connection).extensions)
+    known = {*students(connection), *matched(names, roster(connection))}
+    return [name for name in names if name not in known]
+
+
 def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     """Return a (student, path) pair for each submitted file, whether or not the file was graded."""
     query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
@@ -204,7 +211,14 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
     query = "SELECT student, lesson, handed_in FROM submissions WHERE ? IN ('', student)"
     for name, lesson, time in connection.execute(query, (student,)):
         handed_in[name][lesson] = time
-    return {name: settings.lateness(times) for name, times in handed_in.items()}
+    owners = matched(list(settings.extensions), roster(connection))
+    known = people(connection) if owners else {}
+    return {
+        name: settings.lateness(
+            times, (name, *(other for other, who in owners.items() if who == known.get(name)))
+        )
+        for name, times in handed_in.items()
+    }
 
 
 def _counted(score: Score, settings: Settings, late: Late) -> Score:

@@ -13,6 +13,9 @@ The settings are a TOML file, and the gradebook stores its contents::
     cost = 0.1            # the share of the points that each late day costs; the default is 0
     free = 2              # late days that cost nothing, per student and over all lessons
     days = 5              # an answer that is later than this gets no points
+
+    [extensions]          # students whose deadlines are some days later
+    ann = 3
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +50,8 @@ class Settings:
     The keys of ``weights`` are rules or families of rules. ``deadlines`` maps each lesson to a time
     in ISO format. Each late day costs the share ``cost`` of the points, except a student's first
     ``free`` late days. An answer that is more than ``days`` days late gets no points. If ``days``
-    is ``None``, there is no such limit.
+    is ``None``, there is no such limit. ``extensions`` maps students to the number of days by which
+    all their deadlines are later.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -55,6 +59,7 @@ class Settings:
     cost: float = 0.0
     free: int = 0
     days: int | None = None
+    extensions: Mapping[str, int] = field(default_factory=dict)
 
     def credit(self, rules: Iterable[str]) -> float:
         """Return the share of the points that an answer keeps if it breaks these rules."""
@@ -64,16 +69,20 @@ class Settings:
         family = RULES[rule].family if rule in RULES else ""
         return self.weights.get(rule, self.weights.get(family, 1.0))
 
-    def lateness(self, handed_in: Mapping[str, str]) -> dict[str, tuple[int, float]]:
+    def lateness(
+        self, handed_in: Mapping[str, str], names: Iterable[str] = ()
+    ) -> dict[str, tuple[int, float]]:
         """For each late lesson, return the late days and the share of the points that they cost.
 
         ``handed_in`` maps each lesson to the time when the student handed it in. If the time is
-        unknown, the lesson does not count as late.
+        unknown, the lesson does not count as late. ``names`` are the names under which the student
+        may have an extension.
         """
+        extension = timedelta(days=max((self.extensions.get(name, 0) for name in names), default=0))
         found, free = {}, self.free
         for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):
             try:
-                after = _time(handed_in.get(lesson, "")) - _time(deadline)
+                after = _time(handed_in.get(lesson, "")) - _time(deadline) - extension
             except (TypeError, ValueError):  # nothing was handed in, or the time is unknown
                 continue
             late = math.ceil(after.total_seconds() / _DAY)
@@ -88,7 +97,12 @@ class Settings:
         """Return the settings as JSON text."""
         late = {"cost": self.cost, "free": self.free}
         late |= {} if self.days is None else {"days": self.days}
-        tables = {"weights": self.weights, "deadlines": self.deadlines, "late": late}
+        tables = {
+            "weights": self.weights,
+            "deadlines": self.deadlines,
+            "late": late,
+            "extensions": self.extensions,
+        }
         return json.dumps(tables)
 
 
@@ -108,11 +122,12 @@ def from_file(path: Path) -> Settings:
 
 def from_data(data: Mapping[str, Any]) -> Settings:
     """Check the data and return it as settings. Raises SettingsError."""
-    _known("table", data, ["weights", "deadlines", "late"])
+    _known("table", data, ["weights", "deadlines", "late", "extensions"])
     return Settings(
         weights=_weights(data.get("weights", {})),
         deadlines=_deadlines(data.get("deadlines", {})),
         **_late(data.get("late", {})),
+        extensions=_extensions(data.get("extensions", {})),
     )
 
 
@@ -139,12 +154,25 @@ def _late(data: Any) -> dict[str, Any]:
     table = _table("late", data)
     _known("setting of [late]", table, ["cost", "free", "days"])
     for name, value in table.items():
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-        if not (share if name == "cost" else whole):
+        if not (share if name == "cost" else _is_count(value)):
             what = "a share of the points from 0 to 1" if name == "cost" else "a number of days"
             raise SettingsError(f"{name} in [late] is {value!r}, and it has to be {what}.")
     return dict(table)
+
+
+def _extensions(data: Any) -> dict[str, int]:
+    table = _table("extensions", data)
+    for name, value in table.items():
+        if not _is_count(value):
+            raise SettingsError(
+                f"the extension of {name} is {value!r}, and it has to be a number of days."
+            )
+    return dict(table)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _weights(data: Any) -> dict[str, float]:
