@@ -20,7 +20,7 @@ from pages import DERIVED, PAGES, Block, blocks, commands, links, spans, tags
 from repository import ROOT
 from torch import Tensor
 
-from autograd_course import diagnose, visualize
+from autograd_course import assert_gradients, diagnose, visualize
 from tools.exercises import exercise_cells
 from tools.nbgrader import check_metadata
 from tools.percent import parse
@@ -234,6 +234,20 @@ def test_the_declarations_shown_are_understood() -> None:
 
     assert {key for entry in functions.values() for key in entry} == {"surrogate", "intentional"}
     assert {rule for it in functions.values() for rule in it.get("intentional", ())} <= {*RULES}
+
+
+def test_every_argument_of_diagnose_is_explained() -> None:
+    explained = set(
+        re.findall(
+            r"^\| `(\w+)=` \|", (ROOT / "docs/checking.md").read_text(encoding="utf-8"), re.M
+        )
+    )
+
+    arguments = set(inspect.signature(diagnose).parameters) - {"fn", "inputs"}
+    assert explained == arguments
+    assert set(inspect.signature(assert_gradients).parameters) - {"fn", "inputs"} == (
+        arguments - {"repair"} | {"warnings"}
+    )
 
 
 def test_the_example_of_an_exercise_becomes_a_stub() -> None:
