@@ -15,12 +15,12 @@ def as_tuple(returned: Any) -> tuple[Any, ...]:
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is a floating-point or complex tensor, which can have a gradient."""
+    """Return whether a value is a floating-point or complex tensor, which can have a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` takes ``ctx``, as in Functions without a ``setup_context``."""
+    """Return whether ``forward`` takes ``ctx``, as in Functions without a ``setup_context``."""
     return function.setup_context is Function.setup_context
 
 

@@ -27,7 +27,7 @@ class Check:
 
     @property
     def state(self) -> str:
-        """The status word with which this check's line in the table begins, such as ``OK``."""
+        """The status word at the start of this check's line in the table, such as ``OK``."""
         return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
@@ -86,7 +86,8 @@ def python() -> Check:
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
     """Yield one check for each main package, and one for each other package whose version is wrong.
 
-    ``repair`` says how to install a package. The package name and version replace ``{}`` in it.
+    ``repair`` says how to install a package. The function replaces ``{}`` in it with the package's
+    name and version range.
     """
     for line in requires("autograd-course") or ():
         requirement = Requirement(line)

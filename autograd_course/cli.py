@@ -164,7 +164,7 @@ def explain(
 app.command(epilog=check_epilog("autograd-course"))(check)
 
 
-# The classroom is a package of its own, because learners do not need it.
+# The classroom is a separate package, because learners do not need it.
 if find_spec("autograd_classroom"):
     app.add_typer(import_module("autograd_classroom.command").app, name="classroom")
 else:

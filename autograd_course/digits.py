@@ -52,8 +52,8 @@ def split_digits() -> tuple[Digits, Digits]:
     The grader trains and tests a learner's model with this split.
 
     Returns:
-        shown: 1,397 ``Digits`` to train with: ``images`` of dtype float32, and ``labels``.
-        held_out: 400 ``Digits`` to test with.
+        shown: 1,397 ``Digits`` for training, with float32 ``images`` and their ``labels``.
+        held_out: 400 ``Digits`` for testing, in the same form.
 
     Example:
         >>> shown, held_out = split_digits()

@@ -25,8 +25,8 @@ def run_backward(
     Args:
         outputs: Tensors that have a graph.
         grad_outputs: One gradient for each output, with the same shape.
-        inputs: The tensors whose gradients are returned. If this is ``None``, nothing is returned,
-            and every leaf gets its gradient in ``.grad``.
+        inputs: The tensors whose gradients the function returns. If this is ``None``, the function
+            returns nothing and adds the gradient of each leaf to its ``.grad``.
         allow_unused: Whether to return ``None`` for an input that the outputs do not depend on,
             instead of raising an error.
         retain_graph: Whether to keep the graph for another backward pass.

@@ -26,7 +26,7 @@ from autograd_course.errors import first_line
 from autograd_course.external import BuildError
 
 Inputs = tuple[Any, ...]
-WHOLE = "<answer>"  # replaces a method's name if the answer is a plain function
+WHOLE = "<answer>"  # used in place of a method name if the answer is a plain function
 MOST_PRINTED = 2000  # the maximum number of characters kept from the output of one pass
 
 
@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import the modules that backward needs, so that the imports count toward no time limit."""
+    """Import the modules that backward needs, so that no time limit includes these imports."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
@@ -62,7 +62,7 @@ def prepare() -> None:
 
 @dataclass(frozen=True)
 class Raised:
-    """Describes a call that raised an error.
+    """The description of a call that raised an error.
 
     ``told`` is a sentence that gives the reason. If a stub raised the error, ``unwritten`` is the
     name of the unwritten method, or :data:`WHOLE`. ``separate`` says whether the answer has a
@@ -118,7 +118,8 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
 def run_check(check: Callable[..., Any], answer: type[Function], inputs: Inputs) -> Any | Raised:
     """Run a check on an answer. Return its result, or a description of the answer's exception.
 
-    A check can call the answer with other inputs. If the check itself fails, its exception passes.
+    A check can call the answer with other inputs. If the check itself fails, its exception
+    propagates.
     """
     try:
         return check(answer, inputs)
@@ -140,7 +141,8 @@ def _last_method(error: BaseException, answer: type[Function]) -> str:
     return names[-1] if names else "forward" if own else ""
 
 
-# Autograd raises these errors if backward returns a wrong number of gradients or a wrong shape.
+# Autograd raises these errors if backward returns the wrong number of gradients or a gradient of
+# the wrong shape.
 _OF_THE_ENGINE = re.compile(r"[Ff]unction \w+Backward returned an? ")
 
 
@@ -199,7 +201,7 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 class Bounded(io.StringIO):
-    """A text stream that keeps the first characters and counts the others."""
+    """A text stream that keeps the first characters and counts the rest."""
 
     def __init__(self, most: int = MOST_PRINTED) -> None:
         super().__init__()
@@ -249,7 +251,7 @@ class Printed:
 
 
 def is_unfinished(error: BaseException, answer: Any) -> bool:
-    """Whether a stub raised ``error``, or PyTorch raised it because a method is missing.
+    """Return whether a stub raised ``error``, or PyTorch raised it because a method is missing.
 
     A compiled operation can also raise NotImplementedError, but it does not use a ``raise``
     statement.
@@ -310,7 +312,7 @@ def _built(error: BuildError) -> str:
 
 
 def _raises_here(error: BaseException) -> bool:
-    """Whether the innermost Python frame raised ``error`` with a ``raise`` statement."""
+    """Return whether the innermost Python frame raised ``error`` with a ``raise`` statement."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

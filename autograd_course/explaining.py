@@ -63,7 +63,7 @@ def explain(what: str | BaseException = "") -> Explanation:
 
 
 def _titles() -> Iterator[tuple[str, str, str]]:
-    """Yield each page's name and title, and the words that a search looks at."""
+    """Yield each page's name, its title, and the text to search."""
     for name, rule in RULES.items():
         yield name, rule.title, f"{name} {rule.title}"
     for name, message in messages.MESSAGES.items():
@@ -71,7 +71,7 @@ def _titles() -> Iterator[tuple[str, str, str]]:
 
 
 def _pages_with(asked: str) -> dict[str, str]:
-    """Return the names and titles of the pages whose title or wording contains all words."""
+    """Return the names and titles of the pages whose text contains every word of ``asked``."""
     words = words_of(asked)
     return {name: title for name, title, text in _titles() if words and words <= words_of(text)}
 

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
     @property
     def marked_title(self) -> str:
-        """The title, with a star if the exercise needs an extra section, or with "(optional)"."""
+        """The title, with a star if ``needs`` has entries and "(optional)" if it is optional."""
         star = f" {STAR}" * bool(self.needs)
         return f"{self.title}{star}{' (optional)' * self.optional}"
 
@@ -68,7 +68,7 @@ def lesson_with(exercise_id: str) -> str:
 
 
 def shares_its_answer(exercise_id: str) -> bool:
-    """Whether other exercises of the lesson use the same answer name, which makes it ambiguous."""
+    """Return whether several exercises of the lesson use this exercise's answer name."""
     asked = INDEX[exercise_id]
     return [entry.answer for entry in exercises_of(asked.lesson)].count(asked.answer) > 1
 

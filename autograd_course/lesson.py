@@ -3,7 +3,7 @@
 A lesson imports from four modules. ``autograd_course`` contains the functions for your own
 projects, such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
 ``autograd_course.visualize`` contains the live pictures. This module contains the rest. Every name
-has a docstring: ``help(predict)`` shows it.
+has a docstring, which ``help`` shows, for example ``help(predict)``.
 
 Start
     ``checkup`` checks the installation.

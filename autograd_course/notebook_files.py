@@ -4,7 +4,7 @@ The file may be a notebook in the format nbformat 1 to 4, or a script with cells
 reader stops at the first error. This module reads as much of a damaged file as possible, and
 reports the errors.
 
-Encodings that a file declares are ignored, because Python also supports unusual ones.
+The module ignores any encoding that a file declares, because Python also supports unusual ones.
 """
 
 from __future__ import annotations

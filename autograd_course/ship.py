@@ -28,7 +28,7 @@ class MissingExtraError(CourseError, ImportError):
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return the packages among ``names`` that are missing. Default: the whole extra."""
+    """Return the packages among ``names`` that are missing. By default, check the whole extra."""
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 
@@ -108,7 +108,8 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-# Message (a regular expression, from its beginning), category, and why users can ignore it.
+# Each entry has a regular expression for the beginning of a warning's message, and a category. The
+# comment above the entry says why users can ignore the warning.
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx warn about a comparison in their own code.
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),

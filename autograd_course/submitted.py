@@ -20,7 +20,7 @@ from torch.autograd import Function, forward_ad
 from autograd_course.calls import is_float, takes_ctx
 from autograd_course.execution import Inputs, is_unfinished
 
-# What an answer is if it is not of the requested kind.
+# The kinds of answers that are not what the exercise asks for.
 WrongThing = Literal[
     "apply",
     "Function instance",
@@ -92,7 +92,7 @@ def submitted_routine(answer: Any) -> Submitted:
 
 
 def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
-    """Whether forward accepts these arguments.
+    """Return whether forward accepts these arguments.
 
     The result is also True if forward is not a static method, because the doctor's report explains
     that mistake better.
@@ -110,10 +110,10 @@ def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
 
 
 def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
-    """Whether a plain function accepts each of the given numbers of arguments."""
+    """Return whether a plain function accepts each of the given numbers of arguments."""
     try:
         signature = inspect.signature(answer)
-    except ValueError:  # a C function, such as apply from PyTorch 2.14 on: the call decides
+    except ValueError:  # a C function, such as apply from PyTorch 2.14 on; only a call can tell
         return True
     try:
         for count in counts:
@@ -181,7 +181,7 @@ _CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
 
 
 def other_container(returned: Any, container: str) -> str:
-    """If the results are in the wrong type of collection, return the name of this type, else ""."""
+    """Return the collection type of the results if it is the wrong one, or an empty string."""
     if not container or isinstance(returned, Tensor) or not isinstance(returned, Collection):
         return ""
     return "" if isinstance(returned, _CONTAINERS[container]) else type(returned).__name__

@@ -11,7 +11,7 @@ _Routine = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_attempted(statements: Iterable[Statement], name: str) -> bool:
-    """Whether a statement defines ``name`` with more code than the stub contains."""
+    """Return whether a statement defines ``name`` with more code than the stub contains."""
     return any(name in s.binds and not _is_stub(s.node) for s in statements)
 
 
@@ -34,7 +34,7 @@ def _rest(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_empty(node: ast.stmt) -> bool:
-    """Whether a statement does nothing: ``...``, ``pass``, a docstring, or the stub's ``raise``."""
+    """Return whether a statement is ``...``, ``pass``, a docstring, or the stub's ``raise``."""
     match node:
         case ast.Pass() | ast.Expr(value=ast.Constant()):
             return True

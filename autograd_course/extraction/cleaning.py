@@ -44,7 +44,7 @@ def python_of(source: str) -> str:
 
 
 def is_talk(statement: Statement) -> bool:
-    """Whether a statement only calls Jupyter or the course, such as a magic or ``grade(…)``."""
+    """Return whether a statement only calls Jupyter or the course (a magic, ``grade(…)``)."""
     if "get_ipython" in statement.needs:
         return True
     node = statement.node

@@ -59,7 +59,7 @@ def _absent(read: Program, exercise: str) -> tuple[str, ...]:
 
 
 def _looks_like(name: str, asked: str) -> bool:
-    """Whether a name equals the requested name except for letters from another alphabet."""
+    """Return whether a name equals the requested name except for letters from another alphabet."""
     if name.isascii() or len(name) != len(asked):
         return False
     return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))

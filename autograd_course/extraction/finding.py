@@ -1,4 +1,4 @@
-"""Find the cell of a notebook that answers an exercise. The first match counts:
+"""Find the cell of a notebook that answers an exercise. The first of these cells counts:
 
 1. A cell that has the exercise's ``grade_id``, defines the answer and contains more than the stub.
    If there are several, the last one counts, because it overwrote the others in the student's

@@ -1,4 +1,4 @@
-"""Determine a notebook's lesson by its ids, its definitions or, as a last resort, its file name."""
+"""Find a notebook's lesson from its ids, its definitions or, as a last resort, its file name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograd_course.notebook_files import Notebook
 def lesson_of(notebook: Notebook, source: str) -> str:
     """Return the lesson's stem, such as ``01_template``, or an empty string if it is unknown.
 
-    The file name is used last, because students and course sites rename files.
+    The function tries the file name last, because students and course sites rename files.
     """
     read = program(notebook)
     named = _by_name(source)

@@ -54,7 +54,7 @@ class Program:
     problems: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)  # read for the lesson, the attempted exercises and the answers
+@lru_cache(maxsize=4)  # finding the lesson, the attempts and the answers all need it
 def program(notebook: Notebook) -> Program:
     """Parse a notebook's code cells."""
     blocks: list[Block] = []

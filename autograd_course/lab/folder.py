@@ -17,7 +17,7 @@ class LabError(CourseError):
 
 
 def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
-    """Return the first course folder among ``start`` and its parents. Default: ``repository``.
+    """Return the first course folder among ``start``, its parents and ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
     editable install. Raises :class:`LabError` if it finds no course folder.

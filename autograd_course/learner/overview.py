@@ -16,7 +16,7 @@ def following(state: State) -> Entry | None:
 
 
 def is_passed(state: State, exercise: Entry) -> bool:
-    """Whether the learner has passed an exercise."""
+    """Return whether the learner has passed an exercise."""
     return state[exercise.id].status == "passed"
 
 

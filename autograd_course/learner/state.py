@@ -76,7 +76,8 @@ class State:
     """All attempted exercises, by id, and all answered questions, by lesson and id (``01/vjp``).
 
     ``measurements`` maps names to measured runs, with the latest run last. ``unknown`` contains the
-    entries of the file that only a newer version of the course understands. They never change.
+    entries of the file that only a newer version of the course understands. This version never
+    changes them.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class State:
         return replace(self, exercises=rest)
 
     def question(self, lesson: str, question_id: str) -> Answered:
-        """Return the saved answer to a question, even if its lesson had a different number then."""
+        """Return the saved answer to a question, even if its lesson was renumbered later."""
         keys = (f"{number}/{question_id}" for number in (lesson, *_EARLIER.get(lesson, ())))
         return next((self.questions[key] for key in keys if key in self.questions), Answered())
 

@@ -33,7 +33,7 @@ class Kept:
 
 
 def progress_path() -> Path:
-    """Return the path: ``AUTOGRAD_COURSE_PROGRESS``, or a file in the user's data folder."""
+    """Return the path in ``AUTOGRAD_COURSE_PROGRESS``, or a path in the user's data folder."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen) if chosen else user_data_path("autograd-course") / "progress.json"
 

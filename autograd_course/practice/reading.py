@@ -39,7 +39,7 @@ class Reading:
 
 
 def reading(path: Path, data: bytes, wanted: Target) -> Reading:
-    """Read the requested answers from a file. Raises UnreadableError and TargetError."""
+    """Read the requested answers from a file. Raises UnreadableError or TargetError."""
     _refuse_half(path, data)
     notebook = read(data)
     lesson = wanted.lesson or lesson_of(notebook, path.name)
@@ -57,7 +57,7 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
 
 
 def _refuse_half(path: Path, data: bytes) -> None:
-    """Raise an error if a notebook is invalid JSON, because an editor may be writing the file."""
+    """Raise an error if a notebook is invalid JSON, because an editor may still be writing it."""
     if path.suffix != ".ipynb":
         return
     try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def same_inputs(notebook: NotebookNode, other: NotebookNode) -> bool:
-    """Whether two notebooks are equal except for outputs and execution counts."""
+    """Return whether two notebooks are equal except for outputs and execution counts."""
     return _inputs(notebook) == _inputs(other)
 
 
@@ -131,7 +131,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
     """Restore each file that differs from the original, and keep a copy of the learner's version.
 
     With ``only``, replace only the answer cells of these exercises. The function computes all new
-    contents before it writes the first file. Raises NotShippedError and OSError.
+    contents before it writes the first file. Raises NotShippedError or OSError.
     """
     wanted = {path: _content(path, new, only) for path in files}
     for path, content in wanted.items():
@@ -143,7 +143,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
 
 
 def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
-    """Return the new content of a file. A notebook that was only run does not change."""
+    """Return the new content of a file. A notebook that was only run stays unchanged."""
     is_script = path.suffix == ".py"
     whole = new.script if is_script else new.notebook
     if not path.exists():
@@ -197,7 +197,7 @@ def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:
         answer, given = _cell(mine, exercise), _cell(theirs, exercise)
         if answer.source != given.source:
             answer.source = given.source
-            for cell in (answer, _cell(mine, f"{exercise}-grade")):  # its outputs are also removed
+            for cell in (answer, _cell(mine, f"{exercise}-grade")):  # also clear its outputs
                 cell.outputs, cell.execution_count = [], None
     return str(nbformat.writes(mine)).rstrip("\n") + "\n"
 

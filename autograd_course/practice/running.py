@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[tuple[str, str], ...]
-_LONGEST = 2_000  # the last part of the printed output, up to this many characters, is kept
+_LONGEST = 2_000  # the number of characters that are kept from the end of the printed output
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # now only the child holds this end, so waiting stops when the child ends
+        sending.close()  # now only the child has this end open, so waiting ends with the child
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 

@@ -45,12 +45,12 @@ class View:
         return self.results[exercise][1] if exercise in self.results else None
 
     def has_passed(self, exercise: str) -> bool:
-        """Whether the latest result of an exercise is ``passed``."""
+        """Return whether the latest result of an exercise is ``passed``."""
         result = self.result(exercise)
         return result is not None and result.passed
 
     def is_current(self, exercise: str) -> bool:
-        """Whether the latest result belongs to the current answer."""
+        """Return whether the latest result belongs to the current answer."""
         known = self.results.get(exercise, ("", None))
         return known[0] == self.tasks[exercise].answer.hash
 

@@ -1,4 +1,4 @@
-"""The questions of a lesson, whose options have explanations, and its votes on common beliefs."""
+"""The questions of a lesson, with explanations of their options, and votes on common beliefs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Question:
         return frozenset(letter for letter, option in self.lettered.items() if option.right)
 
     def is_right(self, chosen: Collection[str]) -> bool:
-        """Whether the chosen options are exactly the right ones."""
+        """Return whether the chosen options are exactly the right ones."""
         return frozenset(chosen) == self.right
 
 

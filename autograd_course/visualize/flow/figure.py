@@ -79,7 +79,7 @@ def _rasterized(width: float, height: float, content: str) -> bytes:
 
 @cache
 def _plain_style() -> str:
-    """Return the style sheet without variables, which the rasterizer does not know."""
+    """Return the style sheet without variables, because the rasterizer does not support them."""
     light, _, rules = STYLE.read_text(encoding="utf-8").partition(_DARK)
     colors = dict(re.findall(_VARIABLE, light))
     plain = re.sub(_VARIABLE, "", light) + rules.partition("}")[2]
@@ -89,7 +89,7 @@ def _plain_style() -> str:
 
 @cache
 def _fonts() -> list[str]:
-    """Return matplotlib's font files, with which the picture is the same everywhere."""
+    """Return matplotlib's font files. With them, the picture is the same on every machine."""
     spec = find_spec("matplotlib")  # does not import it
     folder = Path(str(spec and spec.origin)).parent / "mpl-data" / "fonts" / "ttf"
     return [str(folder / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]

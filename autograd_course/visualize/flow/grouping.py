@@ -92,7 +92,7 @@ _MOST, _PIECE = 40, 20
 
 @dataclass
 class _Branch:
-    """A group while the tree is being built. It holds its contents instead of its position."""
+    """A group in the tree under construction. It holds its contents instead of its position."""
 
     name: str
     kind: str
@@ -209,9 +209,9 @@ Owner = tuple[bool, int]  # whether the key is a group, and the number of the gr
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
     """Return the groups to open: all groups at a depth less than ``depth``.
 
-    If ``depth`` is None, groups are opened level by level from the outside, as long as there are at
-    most sixty cards. Groups of the same kind and depth are opened together or not at all, so that
-    similar layers look the same.
+    If ``depth`` is None, the function opens groups level by level from the outside, as long as
+    there are at most sixty cards. It opens groups of the same kind and depth together or not at
+    all, so that similar layers look the same.
     """
     if depth is not None:
         deep = range(len(trace.groups))

@@ -93,7 +93,7 @@ def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Put each node into the last rank from which the longest path to the end still fits."""
+    """Assign each node to the last rank that leaves room for the longest path from this node."""
     behind = [0] * count
     for source, target in sorted(edges, key=lambda edge: -edge[1]):
         behind[source] = max(behind[source], behind[target] + 1)
@@ -255,7 +255,7 @@ def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
 def _straighten(
     places: Sequence[Place], layers: Layers, middle: dict[Place, float], room: Room
 ) -> None:
-    """Align the places of adjacent ranks, as far as their neighbors leave room."""
+    """Align the places of adjacent ranks if their neighbors leave enough room."""
     least, most = float("-inf"), float("inf")
     for place in places:
         rank = layers.ranks[layers.rank_of[place]]
@@ -297,8 +297,8 @@ def _fitted(
 ) -> list[float]:
     """Return the positions that keep the distances and are closest to the desired ones.
 
-    Closest means least squares. If the distances are subtracted, this is isotonic regression, which
-    the pool-adjacent-violators algorithm solves.
+    The positions minimize the weighted sum of squared deviations. After the distances are
+    subtracted, this is isotonic regression, which the pool-adjacent-violators algorithm solves.
     """
     offsets = list(accumulate(distances))
     pools: list[tuple[float, float, int]] = []
@@ -608,15 +608,15 @@ class Column:
         return self.bottom - self.top
 
     def holds(self, box: Box) -> bool:
-        """Whether the column contains a card."""
+        """Return whether the column contains a card."""
         return self.top <= box.y < self.bottom
 
     def labels(self, curve: Curve) -> bool:
-        """Whether the column contains the label of an edge."""
+        """Return whether the column contains the label of an edge."""
         return self.top <= curve.label[1] < self.bottom
 
     def meets(self, curve: Curve) -> bool:
-        """Whether an edge begins in, ends in, or passes through the column."""
+        """Return whether an edge begins in, ends in, or passes through the column."""
         heights = [y for _, y in (*curve.points, *curve.arrow)]
         return min(heights) < self.bottom and max(heights) > self.top
 

@@ -45,7 +45,7 @@ def thickness(written: str) -> float:
 
 
 def flag(gradient: Summary | None, unit: float) -> str:
-    """Return a warning in one or two words about a gradient's norm, or ``""``."""
+    """Return a warning of one or two words about a gradient's norm, or ``""``."""
     if not isinstance(gradient, Reading):
         return ""
     if gradient.sign == "!":

@@ -60,7 +60,7 @@ from autograd_course.visualize.kit.inputs import (
 
 
 class ForwardValues(DispatchMode):
-    """Record the value of every differentiable tensor that an operation reads.
+    """A dispatch mode that records the value of every differentiable tensor an operation reads.
 
     The values are stored by the node that created the tensor. They are recorded when the next
     operation reads the tensor, before later code can change the tensor in place. For each storage,
@@ -115,7 +115,7 @@ def address(tensor: Tensor) -> int:
 
 # --- Backward: gradients between nodes ------------------------------------------------------------
 
-# Elementwise operations, for which gradient / grad_output is a derivative.
+# Elementwise operations, for which gradient / grad_output is the derivative.
 ELEMENTWISE = frozenset(
     {"Abs", "Acos", "Add", "Asin", "Atan", "Celu", "Clamp", "ClampMax", "ClampMin", "Clone", "Cos"}
     | {"Cosh", "Div", "Elu", "Erf", "Erfc", "Exp", "Expm1", "Gelu", "Hardswish", "Hardtanh"}
@@ -126,7 +126,7 @@ ELEMENTWISE = frozenset(
 
 
 class BackwardGradients:
-    """Record which gradients each node receives and sends, and in which order the nodes run.
+    """The gradients that each node receives and sends, and the order in which the nodes run.
 
     ``before`` has an entry for each gradient that a hook changed. PyTorch does not list the hooks
     of a node, so this class compares the sent gradients with the received gradient.
@@ -188,7 +188,10 @@ class BackwardGradients:
 
 @torch.no_grad()
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
-    """Whether two gradients differ by more than rounding, which depends on the order of sums."""
+    """Return whether two gradients differ by more than rounding errors.
+
+    Rounding errors depend on the order of summation.
+    """
     if was is None or now is None:
         return was is not now and was is not None
     if was.layout != now.layout or was.shape != now.shape:
@@ -222,7 +225,7 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Whether every element is finite and not zero, so that division is possible."""
+    """Return whether every element is finite and not zero, so that division is possible."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
@@ -246,7 +249,7 @@ class ModuleCall:
 
 
 class ModuleCalls:
-    """In a ``with`` block, record every module call. ``paths`` maps ids to module names."""
+    """The module calls in a ``with`` block. ``paths`` maps ids to module names."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         self.made: list[ModuleCall] = []
@@ -581,7 +584,7 @@ def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tupl
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Trace with grad mode on, even if the caller turned it off. Restore the random state."""
+    """In a ``with`` block, turn on grad mode. Afterward, restore random state and default dtype."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype = torch.get_default_dtype()
     try:

@@ -234,7 +234,7 @@ def _factor(number: int, curve: Curve, words: Script, differs: bool) -> str:
 
 
 def _unlike(x: float, y: float) -> str:
-    """Return the sign that a part differs from its counterpart in another flow."""
+    """Return the sign ≠, which marks a part that differs from its counterpart in another flow."""
     return (
         f'<g class="agf-unlike"><circle cx="{x:g}" cy="{y:g}" r="{UNLIKE:g}"/>'
         f'<text x="{x:g}" y="{y + 4.5:g}">≠</text></g>'

@@ -115,7 +115,7 @@ def _part(heading: str, phase: Phase, function: Callable[..., Any], first: int) 
 
 
 def _unshown(text: Sequence[str]) -> set[int]:
-    """Return the rows of decorators and docstrings. Python does not execute them as lines."""
+    """Return the rows of decorators and the docstring, which a run does not execute."""
     try:
         (definition,) = ast.parse("\n".join(text)).body
     except (SyntaxError, ValueError):  # a lambda's line may not parse as a statement
@@ -130,10 +130,9 @@ def _unshown(text: Sequence[str]) -> set[int]:
 
 
 class Lines:
-    """Record the steps of a run.
+    """A recorder for the steps of a run.
 
-    The class records nothing if another tracer, such as a debugger, is active or if tracing is
-    unsafe.
+    It records nothing if another tracer, such as a debugger, is active or if tracing is unsafe.
     """
 
     def __init__(self, shown: Listing) -> None:
@@ -174,7 +173,7 @@ class Lines:
 
 
 def _would_hang() -> bool:
-    """Whether tracing can deadlock, because torch.compile has run on Python 3.11.
+    """Return whether tracing can deadlock, because torch.compile has run on Python 3.11.
 
     Together, PyTorch's frame evaluation and the trace functions of CPython 3.11 can deadlock. From
     3.12 on, tracing works differently.

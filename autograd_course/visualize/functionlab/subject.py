@@ -56,7 +56,7 @@ class Subject:
         return -reach, reach
 
     def whole(self, name: str) -> bool:
-        """Whether a value is an integer. If it is, its slider has only integer positions."""
+        """Return whether a value is an integer. If it is, its slider has only integer positions."""
         given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
         return isinstance(given, int)
 
@@ -74,7 +74,7 @@ class Subject:
 
     @property
     def on_three(self) -> str:
-        """Return the code that converts a function of a tensor to a function of a scalar."""
+        """The code that converts a function of a tensor to a function of a scalar."""
         apply = ".apply" if isinstance(self.fn, type) else ""
         return f"lambda x: {self.name}{apply}(x.expand(3), ...).sum()"
 

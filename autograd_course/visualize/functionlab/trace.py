@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Describes a forward that raised an error: the reason, and the lines that ran."""
+    """A forward that raised an error: the reason, and the lines that ran."""
 
     failure: str
     steps: tuple[Step, ...]
@@ -234,7 +234,7 @@ def compare_slopes(
 
 
 def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
-    """Distinguish a backward that is possibly an intended surrogate from a wrong backward.
+    """Distinguish a backward that may be an intended surrogate from a wrong one.
 
     A backward counts as a possible surrogate if the slope of forward is 0 in the whole range,
     because then the true derivative is useless.

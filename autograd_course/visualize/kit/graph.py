@@ -64,12 +64,12 @@ def _made(node: GraphNode, place: dict[GraphNode, int]) -> tuple[int, int]:
 
 
 def is_leaf(node: GraphNode) -> bool:
-    """Whether the node accumulates the gradient of a leaf tensor."""
+    """Return whether the node accumulates the gradient of a leaf tensor."""
     return hasattr(node, "variable")
 
 
 def is_custom(node: GraphNode) -> bool:
-    """Whether the node belongs to a ``torch.autograd.Function`` written in Python."""
+    """Return whether the node belongs to a ``torch.autograd.Function`` written in Python."""
     return isinstance(node, BackwardCFunction)
 
 

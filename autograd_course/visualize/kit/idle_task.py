@@ -10,7 +10,7 @@ DEBOUNCE_S = 0.08  # seconds in which the CPU is free, so that the page can draw
 
 
 class IdleTask:
-    """Runs one task at a time. A new task replaces an unfinished task.
+    """A runner for one task at a time. A new task replaces an unfinished task.
 
     If no event loop runs, as in a script, the whole task runs at once.
     """

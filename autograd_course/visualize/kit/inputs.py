@@ -115,7 +115,7 @@ def _kind(value: Any) -> str:
 
 
 def require_values(given: Sequence[Any]) -> None:
-    """Raise ``TraceError`` if an input has no values, like a meta tensor."""
+    """Raise ``TraceError`` if an input has no values, such as a meta tensor."""
     meta = "is on the meta device, where tensors have no values; pass a tensor on the CPU"
     _require(given, "Input", lambda x: x.is_meta, meta)
 

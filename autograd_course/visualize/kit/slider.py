@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 _DIGITS = (1, 2, 2.5, 5, 10)
-_APART = 1e-6  # relative; float32 cannot represent a number more exactly
+_APART = 1e-6  # relative; a few times the rounding error of float32
 
 
 def positions(low: float, high: float, value: float, most: int) -> list[float]:

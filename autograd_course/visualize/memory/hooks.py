@@ -59,7 +59,7 @@ class Slot:
 
 
 class SavedTensors:
-    """Observe each tensor that a node saves, even if other saved-tensor hooks are active.
+    """Hooks that observe each tensor that a node saves, even under other saved-tensor hooks.
 
     PyTorch calls only the innermost hooks, and ``torch.utils.checkpoint`` has its own hooks. In
     forward, checkpoint's hooks do not keep the tensors that they receive. In backward, when
@@ -306,7 +306,7 @@ class Modules:
 
 
 class Watch(LiveStorages):
-    """Record the name of each operation, and the storages of its arguments and results.
+    """A dispatch mode that records each operation's name and the storages it reads and returns.
 
     A node gets its number before PyTorch dispatches its operation. So the first operation after a
     new number belongs to this node.
@@ -383,7 +383,7 @@ def _camel(func: Any) -> str:
 
 
 def _only_looks(func: Any) -> bool:
-    """Whether an operation returns a view and computes nothing."""
+    """Return whether an operation returns a view and computes nothing."""
     return bool(getattr(func, "is_view", False))
 
 

@@ -72,7 +72,7 @@ class Kept:
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
-        """Whether the storage is still saved after an event."""
+        """Return whether the storage is still saved after an event."""
         return self.born <= event and (self.freed is None or event < self.freed)
 
 

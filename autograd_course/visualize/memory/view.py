@@ -181,11 +181,11 @@ class Grouping:
         return self.labels.index(label if label in self.labels else OTHERS)
 
     def hidden(self, group: int) -> bool:
-        """Whether a group contains ctx attributes, which hooks do not see."""
+        """Return whether a group contains ctx attributes, which hooks do not see."""
         return self.labels[group].endswith(_HIDDEN)
 
     def again(self, group: int) -> bool:
-        """Whether a group contains tensors that a recomputed forward saves."""
+        """Return whether a group contains tensors that a recomputed forward saves."""
         return AGAIN in self.labels[group]
 
     def stacked(self, trace: MemoryTrace) -> list[int]:

@@ -230,7 +230,7 @@ def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Cu
 
 
 def _needed(i: int, ys: Sequence[float]) -> bool:
-    """Whether a sample is at an end, at a corner, or where the line bends."""
+    """Return whether a sample is at an end, at a corner, or where the line bends."""
     if i in (0, len(ys) - 1):
         return True
     before, y, after = ys[i - 1 : i + 2]

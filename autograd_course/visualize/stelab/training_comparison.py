@@ -25,7 +25,7 @@ class Run:
     """The state of one net: ``losses`` at every third step, and the share of correct points.
 
     ``shades`` is the map of its decisions, with one hexadecimal digit per cell, row by row. The
-    digit f stands for class 1.
+    digit f means class 1.
     """
 
     name: str

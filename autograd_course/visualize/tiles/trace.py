@@ -324,7 +324,7 @@ def checked_block(block: Any, size: Place) -> Place:
 
 
 def legible(block: Place, size: Place) -> bool:
-    """Whether the numbers of tiles along both sides are small enough to be legible."""
+    """Return whether the numbers of tiles along both sides are small enough to be legible."""
     return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
 
 
