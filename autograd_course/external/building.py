@@ -1,4 +1,4 @@
-"""Compile C++ while a lesson runs, and report errors at the lines of the author's source."""
+"""Compile C++ while a lesson runs, and map compiler errors to lines of the author's source."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def compiler() -> str:
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment variables. ``PATH`` includes the programs that pip installed.
+    """Return the environment variables, with pip's folder of programs added to ``PATH``.
 
-    Without this folder in ``PATH``, a notebook's kernel does not find ninja unless the user
-    activated the virtual environment.
+    Without this folder in ``PATH``, a notebook's kernel finds ninja only if the user activated the
+    virtual environment.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     return os.environ | {"PATH": path}
@@ -88,7 +88,8 @@ class BuildError(CourseError, RuntimeError):
 def explained(log: str, sources: list[Path]) -> BuildError:
     """Return a :class:`BuildError` that explains the ``log`` of a failed build.
 
-    An error in a header is reported at the line of ``sources`` that includes the header.
+    If the error is in a header, the result points to the line of ``sources`` that instantiates the
+    header's template.
     """
     found = _first_error(log.splitlines(), {str(path): path for path in sources})
     if found is None:
@@ -154,10 +155,11 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    If you edit the source and rebuild it, you get a new namespace. So no operator is registered
-    twice in one process. The result is cached in a folder named after a hash of the sources, the
-    PyTorch version, the compiler and the machine. To use a different cache folder, set the
-    environment variable ``AUTOGRAD_COURSE_BUILDS``. Two processes never build at the same time.
+    If you edit the source and build it again, ``build`` returns a new namespace. So one process
+    never registers an operator twice. ``build`` caches the result in a folder named after a hash of
+    the sources, the PyTorch version, the compiler and the machine. To use a different cache folder,
+    set the environment variable ``AUTOGRAD_COURSE_BUILDS``. Two processes never build the same
+    source at the same time.
     Source: ``torch.utils.cpp_extension.load``.
 
     Args:
@@ -169,8 +171,8 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         An object whose attribute ``f`` is the operator ``f``.
 
     Raises:
-        BuildError: The machine has no compiler, or the source does not compile. In that case,
-            ``line`` is the line with the error.
+        BuildError: The machine has no compiler, or the source does not compile. After a compilation
+            error, ``line`` is the line with the error.
 
     Example:
         >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP
@@ -186,7 +188,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
 
 def _as_file(source: str | Path) -> tuple[str, str]:
-    """Return a file name, and the text of the file."""
+    """Return the file name and the text of a source."""
     if isinstance(source, Path):
         return source.name, source.read_text(encoding="utf-8")
     return "source.cpp", source

@@ -1,8 +1,7 @@
-"""Build and load C++ in a separate process, so that a crash does not end the notebook.
+"""Build and load C++ in a separate process, so that a crash does not end the notebook's kernel.
 
-The process receives the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an
-operator's schema raises a C++ exception while the library is loaded. Python cannot catch this
-exception.
+The process receives the arguments of ``torch.utils.cpp_extension.load`` as JSON. If an operator's
+schema contains a mistake, loading the library raises a C++ exception, which Python cannot catch.
 """
 
 import json

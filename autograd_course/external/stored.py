@@ -1,4 +1,4 @@
-"""Timings that were measured on other machines, each stored with the name of its device."""
+"""Timings from other machines, each stored with the name of its device."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
     Args:
         name: The name of the benchmark, such as ``"decayed_sum"``.
         folders: The folders that contain the files. A file contains
-            ``{"name": …, "device": …, "torch": …, "rows": [{"what": …, "milliseconds": …}]}``. All
-            other files are ignored.
+            ``{"name": …, "device": …, "torch": …, "rows": [{"what": …, "milliseconds": …}]}``. The
+            function ignores all other files.
 
     Returns:
-        A text table. If no timings are stored, a sentence says so.
+        A text table, or a sentence if no timings are stored.
 
     Example:
         >>> benchmark_results("nothing")

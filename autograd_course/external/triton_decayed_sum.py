@@ -73,7 +73,7 @@ def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
 
 
 def _on(device: torch.device) -> Any:
-    """Make ``device`` the current GPU. Triton launches kernels on its current stream."""
+    """Make ``device`` the current GPU, because Triton launches kernels on its current stream."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 

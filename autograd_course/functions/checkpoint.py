@@ -26,9 +26,8 @@ def checkpoint(
     graph. The cost is a second forward pass.
 
     The recomputation draws the same random numbers on CPU and CUDA and uses the same autocast
-    settings. It also restores the modules' buffers, so batch norm counts each batch once. ``fn``
-    must compute the same result both times. Only PyTorch's random state and buffers are restored,
-    and no other state.
+    settings. It also restores the modules' buffers, so batch norm counts each batch once. It does
+    not restore any other state. ``fn`` must compute the same result both times.
 
     An output is differentiable if it has a floating-point dtype and any input requires a gradient.
     Gradients reach the inputs as usual: in ``.grad``, from ``torch.autograd.grad``, and through
@@ -39,8 +38,8 @@ def checkpoint(
     ``uses``, because it keeps the graph and drops only the saved tensors.
 
     Args:
-        fn: The callable. If it is a module or a method of a module, its parameters are found
-            automatically.
+        fn: The callable. If it is a module or a method of a module, ``checkpoint`` finds its
+            parameters automatically.
         args: Its arguments: tensors, other values, and lists, tuples and dictionaries of these.
         uses: The modules whose parameters ``fn`` uses. Needed only if ``fn`` is neither a module
             nor a method of a module.
@@ -94,7 +93,7 @@ class _Call:
 class Checkpoint(torch.autograd.Function):
     """The Function behind :func:`checkpoint`: ``(call, *arguments, *parameters) -> outputs``.
 
-    It saves those arguments that are tensors. :func:`checkpoint` gives the formula.
+    It saves the arguments that are tensors. :func:`checkpoint` gives the formula.
     """
 
     @staticmethod

@@ -15,7 +15,7 @@ class Conv1d(torch.autograd.Function):
     Backward, with ``g = ∂L/∂y``: each product ``w · x`` in the sum adds ``g[o, t] · x`` to the
     gradient of ``w`` and ``g[o, t] · w`` to the gradient of ``x``.
 
-    A gradient is computed only for an input that requires one. Twice differentiable.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         x: ``(N, C, L)``, real floating-point dtype.

@@ -28,16 +28,16 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
     ``g`` that draws random numbers. All blocks must be in *one* Function, because a separate
     Function for each block would save the outputs of every block.
 
-    The recomputed values differ from the original ones by rounding, and the difference grows from
-    block to block (``test_coupling.py`` shows how much). In half precision, the difference soon
-    becomes too large. Backward uses the same random numbers and autocast settings as forward, and
+    The recomputed values differ from the original values by rounding errors, which grow from block
+    to block (``test_coupling.py`` shows how much). In half precision, the errors soon become too
+    large. Backward uses the same random numbers and autocast settings as forward, and
     only forward updates buffers. But if a *later* forward pass changes a running statistic that a
     block reads, backward reads the new value. Twice differentiable. Under ``create_graph``,
     backward keeps the graphs of all blocks in memory.
 
     Args:
-        blocks: Pairs ``(f, g)`` of callables that preserve the shape. If a callable is a module,
-            its parameters get gradients. Other tensors that a callable uses get no gradient.
+        blocks: Pairs ``(f, g)`` of modules that preserve the shape. Their parameters get gradients.
+            Other tensors that a module uses get no gradient.
         x1: The first half, real floating-point dtype.
         x2: The second half, with the same shape as ``x1``.
 
@@ -68,8 +68,8 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 def uncoupled(blocks: Sequence[Block], y1: Tensor, y2: Tensor) -> tuple[Tensor, Tensor]:
     """Invert :func:`coupled`, up to rounding.
 
-    This uses plain operations, so you can train through it, for example in a normalizing flow. A
-    block with dropout draws new random numbers here.
+    This function uses plain operations, so you can train through it, for example in a normalizing
+    flow. A block with dropout draws new random numbers here.
 
     Args:
         blocks: The blocks that you passed to :func:`coupled`.
@@ -139,7 +139,7 @@ class _Half:
     def backward(
         self, at: Tensor, grad_output: Tensor, collected: dict[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor | float]:
-        """Return value and VJP at ``at``. Accumulate the parameters' gradients in ``collected``."""
+        """Return the value and the VJP at ``at``, and add parameter gradients to ``collected``."""
         at = entered(at, True)
         with own_parameters([self.module], self.parameters) as own, torch.enable_grad():
             value = self.replay.again(at)

@@ -16,8 +16,8 @@ class LinearReLU(torch.autograd.Function):
     gradient is 0.
 
     Backward only needs to know where ``x Wᵀ + b`` is positive, and ``y`` is positive at the same
-    places. So forward can clamp ``x Wᵀ + b`` in place. A gradient is computed only for an input
-    that requires one. Twice differentiable.
+    places. So forward can clamp ``x Wᵀ + b`` in place. Backward computes gradients only for inputs
+    that require them. Twice differentiable.
 
     Args:
         x: ``(..., in)``, real floating-point dtype.

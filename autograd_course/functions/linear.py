@@ -12,7 +12,7 @@ class Linear(torch.autograd.Function):
     Forward: ``y = x Wᵀ + b``. Backward, with ``g = ∂L/∂y`` and the leading dims flattened to rows:
     ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``.
 
-    A gradient is computed only for an input that requires one. Twice differentiable.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         x: ``(..., in)``, real floating-point dtype.

@@ -48,10 +48,10 @@ def linear_cross_entropy(
     ``dZᵀ X`` mixes the rows. So backward must recompute the logits.
 
     Each gradient has the dtype of its input, and sums of 16-bit values are computed in float32.
-    Under autocast, the matrix products use the autocast dtype. A gradient is computed only for an
-    input that requires one. Twice differentiable: under ``create_graph``, backward recomputes the
-    gradients with operations that autograd can differentiate. The graph of these operations keeps
-    all logits in memory.
+    Under autocast, the matrix products use the autocast dtype. The Function computes gradients only
+    for inputs that require them. Twice differentiable: under ``create_graph``, backward recomputes
+    the gradients with operations that autograd can differentiate. The graph of these operations
+    keeps all logits in memory.
 
     Args:
         input: ``(..., D)``, real floating-point dtype.

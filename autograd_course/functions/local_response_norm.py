@@ -19,9 +19,9 @@ class LocalResponseNorm(Function):
     ``∂L/∂x_j = s_j^-β · g_j - (2αβ/n) · x_j · Σ_{c: j ∈ W(c)} g_c · y_c / s_c``.
 
     The sum in backward covers all channels whose window contains ``j``. For an even ``n``, these
-    channels form the mirror image of forward's window. Windows end at the first and the last
-    channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate the result
-    as often as you like.
+    channels form the mirror image of forward's window. Windows are truncated at the first and the
+    last channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate the
+    result as often as you like.
 
     Args:
         x: ``(N, C, …)``, real floating-point dtype.

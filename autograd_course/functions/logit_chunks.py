@@ -20,14 +20,14 @@ class Loss:
     chunk: int
 
     def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss of the rows that are not ignored, the sum, or each row's loss."""
+        """Reduce the losses of the rows. A mean covers only the rows that are not ignored."""
         if self.reduction == "none":
             return losses
         total = losses.sum()
         return total / self._number(target) if self.reduction == "mean" else total
 
     def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
-        """Return the gradient for the loss of each row: ``g``, or ``g / rows`` for a mean."""
+        """Return the upstream gradient of each row's loss: ``g``, or ``g / rows`` for a mean."""
         if self.reduction == "mean":
             # If all rows are ignored, all gradients are 0.
             grad_output = grad_output / self._number(target).clamp(min=1)
@@ -69,7 +69,7 @@ class Layer:
         self.to_bias = weight.new_zeros(len(weight), dtype=how.sums) if needs[2] else None
 
     def logits(self, part: slice) -> Tensor:
-        """Return the logits of the rows in ``part``. The caller is free to overwrite them."""
+        """Return the logits of the rows in ``part``. The caller can overwrite them."""
         return linear(self.x[part].to(self.how.products), self.weight, self.bias).to(self.how.sums)
 
     def add(self, part: slice, to_logits: Tensor) -> None:
@@ -109,7 +109,7 @@ def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, par
 
 
 def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Return the loss of each row and the gradient for the logits, which overwrites the logits."""
+    """Return the loss of each row and the gradient of the logits, which overwrites the logits."""
     smoothing = loss.smoothing
     ignored = target == loss.ignore_index
     classes = target.masked_fill(ignored, 0)[:, None]

@@ -15,7 +15,7 @@ class MatMul(torch.autograd.Function):
     summed over the batch dims that broadcasting has added or expanded. ``ᴴ`` transposes the last
     two dims and conjugates. For real matrices, it is the transpose.
 
-    A gradient is computed only for an input that requires one. Twice differentiable.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         a: ``(..., n, k)``, floating-point or complex.

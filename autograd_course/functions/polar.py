@@ -14,9 +14,9 @@ class ToPolar(torch.autograd.Function):
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
     At the origin, no derivative exists. There ``backward`` returns ``∂L/∂x = g_r`` and
-    ``∂L/∂y = 0`` and ignores ``g_θ``, so the gradient stays finite. A gradient is computed only for
-    an input that requires one. The Function saves its two outputs. Twice differentiable, because
-    saved outputs have a graph.
+    ``∂L/∂y = 0`` and ignores ``g_θ``, so the gradient stays finite. Backward computes gradients
+    only for inputs that require them. The Function saves its two outputs. Twice differentiable,
+    because saved outputs have a graph.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -55,7 +55,7 @@ def vector_jacobian_product(
 ) -> tuple[Tensor | None, ...]:
     """Return ``Σ gᵀ ∂output/∂input`` for each input, or None if no output depends on it.
 
-    Outputs that have no graph or whose ``g`` is None are skipped.
+    Skip outputs that have no graph and outputs whose ``g`` is None.
     """
     pairs = [
         (output, g)
@@ -70,7 +70,7 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that the outputs depend on by a path without any of ``inputs``, or None."""
+    """Return a leaf on which the outputs depend other than through ``inputs``, or None."""
     # Compare nodes and not tensors, because saved-tensor hooks may return a different tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]

@@ -13,12 +13,13 @@ class Replay:
     """Run ``fn`` in forward, and rerun it in backward with the same result.
 
     ``first`` runs ``fn`` and stores the conditions of this run. If ``fn`` draws random numbers,
-    ``first`` stores the earlier random states of the CPU and of the arguments' GPUs. It also stores
-    the autocast settings, and the old values of all buffers of ``modules`` that ``fn`` changes,
-    such as the running mean of a batch norm. ``again`` reruns ``fn`` under these conditions. Then
-    it restores the caller's random states and the modules' buffers, so that each batch counts once.
+    ``first`` stores the random states of the CPU and of the arguments' GPUs from before the run. It
+    also stores the autocast settings, and the old values of all buffers of ``modules`` that ``fn``
+    changes, such as the running mean of a batch norm. ``again`` reruns ``fn`` under these
+    conditions. Then it restores the caller's random states and the modules' buffers, so that each
+    batch counts once.
 
-    Python's and NumPy's random states, and all other state of ``fn``, are not restored.
+    ``again`` does not restore Python's and NumPy's random states or any other state of ``fn``.
     """
 
     def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
@@ -98,7 +99,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Replace buffers of modules by copies of ``buffers`` inside the ``with`` block."""
+    """Replace buffers of modules with copies of ``buffers`` inside the ``with`` block."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

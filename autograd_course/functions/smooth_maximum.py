@@ -13,10 +13,10 @@ class SmoothMaximum(torch.autograd.Function):
     ``p = softmax(x / t)`` and ``g = ∂L/∂y``: ``∂L/∂x = p · g`` and
     ``∂L/∂t = Σ g · (y - Σ p x) / t``. Forward mode: ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
 
-    To support the transforms of ``torch.func``, this class has separate ``forward`` and
+    To support the transforms of ``torch.func``, this class has separate methods ``forward`` and
     ``setup_context``, a generated vmap rule, and a ``jvp``. Because of the ``jvp``,
-    ``torch.compile`` breaks the graph at this Function. A gradient is computed only for an input
-    that requires one. Twice differentiable, also in forward-over-reverse mode.
+    ``torch.compile`` breaks the graph at this Function. Backward computes gradients only for inputs
+    that require them. Twice differentiable, also in forward-over-reverse mode.
 
     Args:
         x: At least one dim, real floating-point dtype.

@@ -42,7 +42,7 @@ class SoftRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the term for an element's own rank minus the term for the other ranks."""
+        """Return the term for an element's own rank minus the term for all ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature

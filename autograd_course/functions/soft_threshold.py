@@ -15,8 +15,8 @@ class SoftThreshold(torch.autograd.Function):
     ``∂L/∂x = g``, and ``-sign(x) · g`` is added to ``∂L/∂t``. Elsewhere, both are 0. This includes
     the kinks ``|x| = t``, as in ``torch.nn.functional.softshrink``.
 
-    The Function saves the sign of the output. A gradient is computed only for an input that
-    requires one. Twice differentiable: the second derivative is 0.
+    The Function saves the sign of the output. Backward computes gradients only for inputs that
+    require them. Twice differentiable: the second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.

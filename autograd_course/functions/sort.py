@@ -13,9 +13,9 @@ class Sort(torch.autograd.Function):
     the original position of its value: ``∂L/∂x[..., indices[..., i]] = ∂L/∂values[..., i]``. The
     indices have no gradient.
 
-    The sort is stable: equal elements keep their order. The Function saves only the indices. Twice
-    differentiable: ``backward`` is linear in its argument and does not depend on the values of
-    ``x``.
+    The sort is stable, so equal elements keep their order. The Function saves only the indices.
+    Twice differentiable: ``backward`` is linear in its argument and does not depend on the values
+    of ``x``.
 
     Args:
         x: At least one dim, real floating-point dtype.

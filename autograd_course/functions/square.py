@@ -1,4 +1,4 @@
-"""The square."""
+"""The square of each element."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ class LearnedSwish(torch.autograd.Function):
     ``∂L/∂x = (s + βx · s · (1 - s)) · g`` and ``∂L/∂β = sum_to_shape(x² · s · (1 - s) · g)``. All
     elements that share a ``β`` contribute to its gradient.
 
-    A gradient is computed only for an input that requires one. Twice differentiable.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         x: Any shape, real floating-point dtype.

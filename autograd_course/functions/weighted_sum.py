@@ -12,7 +12,7 @@ class WeightedSum(torch.autograd.Function):
     Forward: ``z = w·x + (1 - w)·y``. Backward, with ``g = ∂L/∂z``: ``∂L/∂x = w·g``,
     ``∂L/∂y = (1 - w)·g`` and ``∂L/∂w = (x - y)·g``.
 
-    A gradient is computed only for an input that requires one. Twice differentiable.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         x: Any shape, real floating-point dtype.

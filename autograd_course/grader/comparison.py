@@ -30,7 +30,7 @@ EXACT = 1e-12  # relative tolerance if every value of a float64 result fits in f
 
 
 def agrees(guess: float, outcome: float) -> bool:
-    """Whether a predicted number is within 0.5 % of the result."""
+    """Return whether a predicted number is within 0.5 % of the result."""
     return math.isclose(guess, outcome, rel_tol=5e-3, abs_tol=1e-9)
 
 
@@ -83,7 +83,7 @@ def difference(
 def _in_other_order(
     actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
 ) -> bool:
-    """Whether the results are correct except for their order."""
+    """Return whether the results are correct except for their order."""
 
     def agree(given: tuple[Any, ...]) -> bool:
         pairs = zip(given, expected, strict=True)
@@ -105,12 +105,13 @@ def recognized(
     """Return the sentence about the first suspect with the same results, or ``""`` if none matches.
 
     ``earlier`` holds inputs for which the answer is correct, and the correct results. A suspect
-    must agree there too. Otherwise, it is a different mistake that has the same effect here.
+    must give these results too. Otherwise, it is a different mistake that has the same effect on
+    ``inputs``.
 
-    Pass the tolerances that showed that the results are wrong. With larger tolerances, a suspect
-    that is correct on these inputs would match.
+    Pass the same tolerances with which you found that the results are wrong. With larger
+    tolerances, a suspect that is correct on these inputs would match.
 
-    If the results of a suspect contain nan or infinity, they match nan and infinity.
+    Where a suspect's results contain nan or infinity, the answer's results must contain the same.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None and all(
@@ -143,7 +144,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
 def _value_difference(
     name: str, got: Tensor, right: Tensor, rtol: float, atol: float
 ) -> Difference | None:
-    """Return the difference at the element with the largest error. NaN is the largest error."""
+    """Return the difference at the element with the largest error. NaN counts as the largest."""
     close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
     single = _fits_in_float32(got) and not _fits_in_float32(right)
     if single:  # the result was rounded to float32 at the end

@@ -14,12 +14,12 @@ Call = Callable[..., Any]
 
 
 def compile_whole(call: Call) -> Call:
-    """Return the call, compiled into one graph. Its first use raises if that is impossible."""
+    """Compile the call into one graph. The first call raises an error if this is impossible."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
 def compile_unbroken(call: Call) -> Call:
-    """Compile the call with default options, and return it. Its first use raises at a graph break.
+    """Compile the call with default options. The first call raises an error at a graph break.
 
     ``fullgraph=True`` is more lenient, because it also traces tensor sizes that depend on the data.
     PyTorch 2.11 traces these sizes even within a Function, but 2.13 does not.
@@ -34,7 +34,7 @@ def compile_unbroken(call: Call) -> Call:
 
 
 def _own(call: Call) -> Call:
-    """Copy the function with a new code object, so that PyTorch does not reuse compiled code."""
+    """Wrap the call in a new code object, so that PyTorch does not reuse compiled code."""
 
     def caller(*args: Any) -> Any:
         return call(*args)
@@ -44,7 +44,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Silence PyTorch's log, because the exception contains the same information."""
+    """Disable all logging, because the exception contains the information that PyTorch logs."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

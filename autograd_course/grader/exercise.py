@@ -28,7 +28,7 @@ def by_values(check: Check) -> Check:
 
 
 def is_by_values(check: Check) -> bool:
-    """Whether a check looks only at outputs and gradients."""
+    """Return whether a check looks only at outputs and gradients."""
     return getattr(check, _BY_VALUES, False) is True
 
 
@@ -43,7 +43,7 @@ CONTRACT = (
     "unreduced-broadcast",
     "wrong-non-differentiable",
 )
-# These warnings are never shown. Exercises about needs_input_grad require it explicitly.
+# Learners never see these warnings. Exercises about needs_input_grad list the rule in ``asked``.
 UNTOLD = ("wasted-gradient",)
 
 
@@ -68,9 +68,9 @@ class Exercise:
     """The fields that all exercises have.
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
-    from a nudge to nearly the answer. The module of the exercise does not declare the ``id``, the
-    ``hints``, the ``lesson`` and the ``title``. :func:`declared` takes them from the module's path
-    and docstring.
+    from a nudge to nearly the answer. The module of the exercise does not declare the ``id``,
+    ``lesson``, ``title`` or ``hints``. :func:`declared` takes them from the module's path and
+    docstring.
 
     ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
     is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own
@@ -141,7 +141,7 @@ class Sampled(Exercise):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionExercise(Sampled):
-    """The learner writes a ``torch.autograd.Function``.
+    """An exercise in which the learner writes a ``torch.autograd.Function``.
 
     The expected results are the values of ``reference`` and the gradients that autograd computes
     for ``reference``. For a straight-through estimator, the expected gradients are those of
@@ -149,15 +149,15 @@ class FunctionExercise(Sampled):
     breaks on purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in
     addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings this exercise ignores. If
     ``double_backward`` is true, the second derivatives must also be correct. Otherwise the learner
-    sees no warning about second derivatives. ``gradient_suspects`` names the ``suspects`` whose
-    gradients show a mistake. If the gradients are correct, ``checks`` test the constraints of this
-    exercise. Each check is ``(Function, inputs) -> Finding | None``. ``causes`` are further checks,
-    which run after ``diagnose`` has found a mistake. If one of them returns a finding of the same
-    rule, the learner sees its hint, which names the cause in this exercise. ``modeled_on`` names
-    the public bug on which a repair exercise is modeled. Learners see this name after they pass the
-    exercise. ``methods`` are the required methods besides forward and backward:
-    ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in ``methods``, the
-    exercise accepts answers with and without it.
+    sees no warning about second derivatives. ``gradient_suspects`` have the right values, and their
+    gradients show common mistakes. If the gradients are correct, ``checks`` test the constraints of
+    this exercise. Each check is ``(Function, inputs) -> Finding | None``. ``causes`` are further
+    checks, which run after ``diagnose`` has found a mistake. If such a check returns a finding
+    under the same rule, the learner sees its hint, which names the cause in this exercise.
+    ``modeled_on`` names the public bug on which a repair exercise is modeled. Learners see this
+    name after they pass the exercise. ``methods`` are the required methods besides forward and
+    backward: ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in
+    ``methods``, the exercise accepts answers with and without it.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -186,26 +186,29 @@ class FunctionExercise(Sampled):
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:
-        """Whether this finding makes an answer fail. Errors and warnings of required rules do."""
+        """Return whether this finding makes an answer fail.
+
+        Errors do, and so do warnings of required rules.
+        """
         if finding.severity == "error":
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
 
     def warns_of(self, finding: Finding) -> bool:
-        """Whether a learner whose answer passed sees this finding as a warning."""
+        """Return whether a learner whose answer passed sees this finding as a warning."""
         return finding.severity == "warning" and finding.rule not in {*UNTOLD, *self.accepted}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoutineExercise(Sampled):
-    """The learner writes a plain function, such as a Hessian-vector product or a training run.
+    """An exercise in which the learner writes a plain function, such as a training run.
 
     The grader compares the answer's results with the results of ``reference``, with the tolerances
     ``rtol`` and ``atol``. ``raising`` are suspects that raise an exception: if an answer raises the
-    same one, the learner sees the suspect's key. ``container`` is the required type of several
-    results, if the exercise requires one. ``trials`` are experiments that run if the results are
-    correct. Each trial is ``routine -> Verdict | None``. An exercise with only trials has no
-    samplers.
+    same exception, the learner sees the suspect's key. ``container`` is the required type of the
+    collection of results, or ``None`` if any type is allowed. ``trials`` are experiments that run
+    if the results are correct. Each trial is ``routine -> Verdict | None``. An exercise with only
+    trials has no samplers.
     """
 
     raising: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -217,13 +220,13 @@ class RoutineExercise(Sampled):
 
 @dataclass(frozen=True, kw_only=True)
 class LocatingExercise(Exercise):
-    """The learner names the wrong line of a Function, and an experiment that reveals the mistake.
+    """An exercise in which the learner names a wrong line and an experiment that reveals it.
 
     The statement numbers the lines and labels the experiments with letters. ``wrong_lines``
-    contains the line numbers that are correct answers, usually one. ``lines`` explains for each
-    other line why it is not the mistake. ``experiment`` is the letter of the experiment that
-    reveals the mistake. ``experiments`` explains for each other experiment why it does not reveal
-    the mistake. ``rule`` is the ``diagnose`` rule that describes the mistake.
+    contains the line numbers that are correct answers, usually one number. For every other line,
+    ``lines`` explains why it is not the mistake. ``experiment`` is the letter of the experiment
+    that reveals the mistake. For every other experiment, ``experiments`` explains why it does not
+    reveal the mistake. ``rule`` is the ``diagnose`` rule that describes the mistake.
     """
 
     rule: str
@@ -235,7 +238,7 @@ class LocatingExercise(Exercise):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionExercise(Exercise):
-    """The learner predicts numbers before the code runs, and each number answers one question.
+    """An exercise in which the learner predicts a number for each question before the code runs.
 
     ``outcome`` runs the code of the statement and returns the correct numbers. ``mistakes`` maps
     pairs to explanations. A pair consists of the number of a question, starting at 1, and a common
@@ -266,7 +269,7 @@ def declared(module: ModuleType) -> Exercise:
 
 
 def parts(docstring: str) -> Iterator[str]:
-    """Yield the title and then each item of the numbered list. Each one becomes a single line."""
+    """Yield the title and then each item of the numbered list, each as a single line."""
     words: list[str] = []
     for line in docstring.splitlines():
         if item := re.match(r"\d\. ", line):

@@ -27,7 +27,7 @@ class Hint:
 
     @property
     def headline(self) -> str:
-        """The first line: the exercise, the number of this hint, and the number of all hints."""
+        """The first line: the exercise, the number of this hint, and the total number of hints."""
         return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
 
     def rows(self) -> Iterator[tuple[str, str]]:

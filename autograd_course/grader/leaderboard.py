@@ -25,7 +25,7 @@ HEADINGS = ("", "time", "peak memory", "best time so far", "runs")
 
 @dataclass(frozen=True)
 class Row:
-    """The measurements of one entrant: the current run (``None`` if it raised) and earlier runs."""
+    """One entrant's measurements: the current run (``None`` if it raised), and all runs so far."""
 
     name: str
     now: Measurement | None
@@ -128,7 +128,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Measure one forward and backward pass. Return its cost, or the reason why it failed."""
+    """Measure forward and backward. Return their cost, or the reason why they failed."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -39,7 +39,7 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
 
 
 def before(samples: Samples, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the samples that come before one of them, which is given by its inputs."""
+    """Yield the samples that come before the sample with these inputs."""
     yield from takewhile(lambda other: other is not inputs, samples.values())
 
 

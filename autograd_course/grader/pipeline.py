@@ -135,7 +135,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     Args:
         exercise: The exercise.
         answer: The object that the learner passed to ``grade``.
-        seed: If given, the grader draws the inputs from this seed instead of the usual one.
+        seed: The seed for drawing the inputs, or ``None`` for the usual seed of the exercise.
     """
     printed = Printed()
     try:
@@ -169,7 +169,7 @@ def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Prin
 
 
 def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Reason:
-    """Return the verdict after a timeout. The answer is at fault only if its code was running."""
+    """Return the reason after a timeout. The answer is at fault only if its code was running."""
     seconds = seconds_for(exercise)
     line = place(stop, answer)
     return Stopped(seconds, line, variable=VARIABLE) if line else OutOfTime(seconds, VARIABLE)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 
-TRIES = 2  # the number of wrong guesses before the result is shown
+TRIES = 2  # after this many different wrong guesses, the learner sees the result
 
 # The wrong guesses in this session. The key is a cell and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
@@ -61,8 +61,8 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
         outcome: The result of the run: a number or a tensor with one element.
 
     Returns:
-        A sentence that says whether your number is right. It is right if it agrees with the outcome
-        to three significant digits.
+        A sentence that says whether your number is right. It is right if it is within 0.5 % of the
+        result.
 
     Raises:
         TypeError: ``expected`` is not a number.

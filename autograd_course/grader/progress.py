@@ -119,10 +119,10 @@ class Progress:
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Part:
-        """Return four cells for each knowledge check: mark, lesson, title and right answers.
+        """Return a part with four cells for each knowledge check: mark, lesson, title, answers.
 
-        In the course bank, only questions that the learner has seen count. Votes do not change a
-        mark.
+        For the course bank, the total is the number of questions in one draw, or the number of
+        questions that the learner has answered if that is larger. Votes do not change a mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
@@ -154,7 +154,7 @@ class Progress:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines of text, and pad all columns except the last one."""
+    """Return the rows as lines of text. Pad all columns except the last to equal width."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 

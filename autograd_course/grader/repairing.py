@@ -103,7 +103,7 @@ def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | N
             return None
         if constraint is None or constraint.message != fault.message:
             return None
-        repair = replace(repair, kinds=())  # the author possibly did not intend this change
+        repair = replace(repair, kinds=())  # the author may not have intended this change
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 

@@ -38,7 +38,7 @@ _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed
 Stage = Literal["rule", "cause", "kind", "repair"]
 
 # For these rules, the message would almost give away the answer, so the first stage shows these
-# sentences.
+# sentences instead.
 FIRST = {
     "constant-factor": "the gradient of {} is off by a constant factor.",
     "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
@@ -110,8 +110,8 @@ class Result:
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the text below the headline, as (label, text) pairs.
 
-        To get a hint, the text tells notebook users to call a function and shell users to run a
-        command.
+        The text says how to get the next hint. If ``in_shell`` is true, it names a shell command
+        instead of a function call.
         """
         rule = self.finding.rule if self.finding else ""
         yield Heading(rule, to_rule(rule)) if rule else "", sentence(self._message)
@@ -155,7 +155,7 @@ class Result:
 
         These stages also name the step or expression that explains the mistake.
 
-        The first access starts the search for the change, which takes at most a second.
+        The first call starts the search for the change, which takes at most a second.
         """
         if self.status != "wrong" or self.stage == "rule":
             return

@@ -60,7 +60,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 
 
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the topics to review. Each one has a mark, a name, a place to read, and details."""
+    """Yield the topics to review, each with a mark, a name, a place to read, and details."""
     for missed in missed_rules(state):
         yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():

@@ -23,7 +23,8 @@ def positive(rng: torch.Generator, *shape: int) -> Tensor:
 def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
     """Return random numbers on both sides of the ``kinks``, at least ``CLEARANCE`` away.
 
-    The sides alternate. So a tensor with more elements than kinks has elements on both sides.
+    The elements cycle through the intervals that the kinks separate. So a tensor with more elements
+    than kinks has elements on both sides of every kink.
     """
     edges = (kinks[0] - 1.5, *kinks, kinks[-1] + 1.5)
     low, high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])

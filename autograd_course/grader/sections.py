@@ -12,8 +12,8 @@ _ASKED_FOR = Section(1, "What backward is asked for")
 _MUST_NOT_TOUCH = Section(2, "What backward must not touch")
 _MARK_DIRTY = Section(2, "Writing in place: mark_dirty")
 
-# If two lessons cover a rule, both sections are listed, and the earlier lesson comes first. For a
-# rule without an entry, the exercise names the section to reread.
+# If two lessons cover a rule, the entry lists both sections, the earlier lesson first. For a rule
+# without an entry, the exercise names the section to reread.
 SECTIONS: dict[str, tuple[Section, ...]] = {
     "missing-staticmethod": (_INSTANTIATED,),
     "backward-never-called": (_INSTANTIATED,),

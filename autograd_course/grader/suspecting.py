@@ -41,7 +41,7 @@ def mistaken(right: Callable[..., Any], backward: Callable[..., Any]) -> Callabl
 
 
 def returning(right: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Do the same for a ``backward`` that takes the inputs one by one, and then the gradients."""
+    """Do the same as :func:`mistaken` for a ``backward`` that takes each input separately."""
     return mistaken(right, lambda inputs, *grads: backward(*inputs, *grads))
 
 

@@ -1,7 +1,7 @@
 """The verdict on one answer: a status, a reason, and the evidence.
 
 A :class:`Reason` is data. The grader looks at the type of a reason and never at a sentence. At
-the end, :func:`describe` writes the sentence. So no code depends on its wording.
+the end, :func:`describe` writes the sentence. So no code depends on the wording of a sentence.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class RuleBroken(Wrong):
 
 @dataclass(frozen=True)
 class ResultDiffers(Wrong):
-    """A routine's results differ from the reference. ``mistake`` would give the same results."""
+    """A routine's results differ from the reference. ``mistake`` names the cause, if known."""
 
     difference: Difference
     mistake: str = ""
@@ -168,7 +168,7 @@ class CodeRaised(Wrong):
     """The answer's own code raised an exception. ``told`` names the exception and the line.
 
     ``known`` is the sentence about a known mistake that raises the same exception. ``in_check``
-    says that a check of the exercise called the answer, perhaps with inputs of its own.
+    says that a check of the exercise called the answer, perhaps with its own inputs.
     """
 
     told: str
@@ -456,10 +456,10 @@ class Verdict:
 
     ``sample`` is the kind of input that shows the mistake. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is the answer's output in one forward and one backward
-    pass. ``remarks`` tells the instructor about code that no answer needs. ``also`` contains the
-    other rules that a wrong answer breaks if its gradients are correct. Partial credit depends on
-    these rules. ``search`` finds a change that makes a wrong answer correct. It runs in the process
-    that judged the answer.
+    pass. ``remarks`` tells the instructor about code that no answer needs. If the gradients of a
+    wrong answer are correct, ``also`` contains the other rules that it breaks. Partial credit
+    depends on these rules. ``search`` finds a change that makes a wrong answer correct. It runs in
+    the process that judged the answer.
     """
 
     reason: Reason
@@ -508,5 +508,5 @@ def failed(text: str) -> Verdict:
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Convert a finding to a verdict, or return ``None`` without a finding."""
+    """Convert a finding to a verdict, or return ``None`` if there is no finding."""
     return None if finding is None else Verdict(RuleBroken(finding))

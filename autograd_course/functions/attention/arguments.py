@@ -85,12 +85,12 @@ def groups(q: Tensor, k: Tensor) -> int:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to compute in. Sums over keys need more precision than 16 bits."""
+    """Return the dtype of the computation. Sums over keys need more than 16-bit precision."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def finite(shift: Tensor) -> Tensor:
-    """Replace ``-∞`` in ``shift`` by 0. In a row without keys, ``-∞ - (-∞)`` would be nan."""
+    """Replace ``-∞`` in ``shift`` with 0. In a row without keys, ``-∞ - (-∞)`` would be nan."""
     return torch.where(shift == -math.inf, 0, shift)
 
 

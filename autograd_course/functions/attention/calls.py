@@ -24,7 +24,7 @@ def attention(
     """Return ``O = softmax(scale · Q Kᵀ) V``, and save the inputs, ``O`` and ``L`` for backward.
 
     :class:`ScaledDotProductAttention` explains the equations. Leading dims broadcast, and ``H`` can
-    be a multiple of ``G`` (grouped queries). A query that sees no key gets zeros. You can
+    be a multiple of ``G`` (grouped queries). If a query attends to no key, its output is 0. You can
     differentiate the result as often as you like.
 
     Args:
@@ -33,7 +33,7 @@ def attention(
         v: The values, ``(..., G, M, F)``.
         mask: A boolean mask is True where a query attends to a key. A floating-point mask is added
             to the scores and can require a gradient. The mask must broadcast to ``(..., H, N, M)``.
-        causal: Whether query ``i`` sees only the keys up to ``i``.
+        causal: Whether query ``i`` attends only to the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
             by ``1 / (1 - dropout_p)``.
@@ -45,7 +45,8 @@ def attention(
         ``O``, ``(..., H, N, F)``.
 
     Raises:
-        ValueError: The arguments do not fit together.
+        ValueError: The shapes, dtypes or devices do not match, or ``dropout_p`` is not in
+            ``[0, 1)``.
 
     Example:
         >>> import torch
@@ -74,25 +75,25 @@ def tiled_attention(
     """Return the result of :func:`attention` without creating a tensor as large as the scores.
 
     :class:`TiledAttention` explains the equations. On a CUDA GPU with Triton installed, the
-    function uses :class:`TritonAttention` unless the caller passes a mask.
+    function uses :class:`TritonAttention` if the call has no mask, the dtype is not float64, and
+    ``E`` and ``F`` are at most 128.
 
     Args:
-        q: The queries. All arguments except ``block`` have the same meaning as in
-            :func:`attention`.
+        q: The queries. All arguments have the same meaning as in :func:`attention`.
         k: The keys.
         v: The values.
         mask: A boolean or a floating-point mask.
-        causal: Whether query ``i`` sees only the keys up to ``i``.
+        causal: Whether query ``i`` attends only to the keys up to ``i``.
         scale: The scaling factor of the scores.
         dropout_p: The probability that dropout sets a weight to 0.
         seed: The random seed for dropout.
-        block: The numbers of queries and keys in a tile. By default, the function chooses them.
 
     Returns:
         ``O``, ``(..., H, N, F)``.
 
     Raises:
-        ValueError: The arguments do not fit together.
+        ValueError: The shapes, dtypes or devices do not match, or ``dropout_p`` is not in
+            ``[0, 1)``.
 
     Example:
         >>> import torch
@@ -112,10 +113,10 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading dims to their common shape. Other checks report shapes that do not match.
+    """Expand the leading dims to their common shape. Later checks report shapes that do not match.
 
     ``k`` and ``v`` get the same number of heads (dim -3). A later check requires that the number of
-    heads of ``q`` is a multiple of that number. Keys and values are expanded without copying.
+    heads of ``q`` is a multiple of that number. Expanding the keys and values does not copy them.
     """
     dims = max(x.dim() for x in (q, k, v))
     if min(q.dim(), k.dim(), v.dim()) < 2 or dims < 3:

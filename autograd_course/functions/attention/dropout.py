@@ -17,8 +17,8 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
     each tile independently, in any order and on any device, and recompute it in backward without a
     saved mask. Multiply the remaining weights by ``1 / (1 - p)``.
 
-    Rows and columns are hashed separately. Each pair of a row and a column then needs only one more
-    round of hashing, so the work per element is small.
+    The function hashes rows and columns separately. Each pair of a row and a column then needs only
+    one more round of hashing, so the work per element is small.
 
     Args:
         rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
@@ -44,7 +44,7 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
 
 
 def threshold(dropout_p: float) -> int:
-    """Return the signed 32-bit number below which a hash means that the weight is dropped."""
+    """Return the signed 32-bit threshold. Dropout drops a weight if its hash is smaller."""
     return min(int(dropout_p * 2**32), WORD) - 2**31
 
 

@@ -37,8 +37,8 @@ class TiledAttention(torch.autograd.Function):
     the earlier sums, so nothing is recomputed. Backward processes the tiles column by column. It
     recomputes ``P = exp(S - L)`` for each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
-    With ``causal``, tiles above the diagonal are skipped. In addition to inputs, outputs and
-    gradients, a call needs memory for only a few tiles, however long the sequence is. The only
+    With ``causal``, both passes skip the tiles above the diagonal. In addition to inputs, outputs
+    and gradients, a call needs memory for only a few tiles, however long the sequence is. The only
     tensors that can be as large as ``S`` are ``mask`` and its gradient. Twice differentiable with
     the same memory: backward calls another Function, :class:`TiledAttentionBackward`, whose own
     backward visits each tile once.
@@ -49,20 +49,20 @@ class TiledAttention(torch.autograd.Function):
         k: The keys.
         v: The values.
         mask: A boolean or a floating-point mask.
-        causal: Whether query ``i`` sees only the keys up to ``i``.
+        causal: Whether query ``i`` attends only to the keys up to ``i``.
         scale: The scaling factor of the scores.
         dropout_p: The probability that dropout sets a weight to 0.
         seed: The random seed for dropout.
         block: The numbers of queries and keys in a tile. They can be larger than the sequence, and
             the last tile can be smaller. If ``block`` is None, the Function chooses the numbers.
-        observer: A function that is called with a :class:`Tile` after each tile, in forward and in
-            backward.
+        observer: A function that forward and backward call with a :class:`Tile` after each tile.
 
     Returns:
         ``O`` and the log-sum-exp of each row.
 
     Raises:
-        ValueError: The arguments do not fit together, or ``block`` contains a number below 1.
+        ValueError: The shapes, dtypes or devices do not match, ``dropout_p`` is not in ``[0, 1)``,
+            or ``block`` contains a number below 1.
 
     Example:
         >>> import torch
@@ -156,8 +156,8 @@ class TiledAttentionBackward(torch.autograd.Function):
     ``dS``, summed where the mask broadcasts.
 
     Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` with respect to ``dQ``, ``dK``, ``dV``
-    and the mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term needs the sum over a
-    whole row first, so one pass over the tiles is enough. With
+    and the mask's gradient. It treats ``O`` and ``L`` as inputs. So no term has to wait for the sum
+    over a whole row, and one pass over the tiles is enough. With
 
     ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, the
     gradients are
@@ -194,7 +194,7 @@ class TiledAttentionBackward(torch.autograd.Function):
         needs: Sequence[bool],
         observer: Observer | None = None,
     ) -> Grads:
-        """Return the gradients of q, k, v and mask, with None for each one that is not needed."""
+        """Return the gradients of q, k, v and mask, with None for gradients that are not needed."""
         ctx.how, ctx.needs = how, needs
         ctx.save_for_backward(q, k, v, mask, out, lse, grad_out, grad_lse)
         grid = Grid(q, k, mask, how)
@@ -307,8 +307,8 @@ def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
     """Compute the second-order gradients with plain operations that autograd can differentiate."""
-    # Use aliases, because each of the eight needs its own gradient, which must not include the path
-    # from O and L to q.
+    # Use aliases, because the gradient of each of the eight tensors must not include the path from
+    # O and L to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]
@@ -329,9 +329,10 @@ def second_order_tiles(
     """Add each tile's contribution to the second-order gradients.
 
     ``TiledAttentionBackward`` defines the symbols. ``queries`` contains ``Q``, ``dO / (1 - p)``,
-    ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. ``masks`` reads ``T``
-    and collects ``Y``. All results start as zeros. ``by_query`` collects the results for ``Q`` and
-    ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
+    ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. The first of the
+    ``masks`` contains ``T``, and the second collects ``Y``. All results start as zeros.
+    ``by_query`` collects the results for ``Q`` and ``dO``, ``rowsum X`` and ``rowsum Y``.
+    ``by_key`` collects the results for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():

@@ -11,15 +11,15 @@ from torch import Tensor
 from autograd_course.functions.attention.arguments import How, groups, wide
 from autograd_course.functions.attention.dropout import dropped
 
-# The numbers of queries and keys in a tile. The buffers fit into a core's cache, and the products
-# are large. A smaller tile on the diagonal wastes fewer scores.
+# The numbers of queries and keys in a tile. With these sizes, the buffers fit into a core's cache,
+# and the matrix products are large. A smaller tile on the diagonal wastes fewer scores.
 BLOCK, CAUSAL_BLOCK = (512, 512), (384, 384)
-ELEMENTS = 2**18  # the total size of the tiles, over several heads, that are computed together
+ELEMENTS = 2**18  # the total number of elements in tiles computed together, one tile per head
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile that has just been processed: its position, and the tensors in memory at that moment.
+    """A tile right after its computation: its position, and the tensors in memory at that moment.
 
     ``row`` and ``column`` count blocks of queries (group after group) and blocks of keys. In
     forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
@@ -71,8 +71,8 @@ class Places:
     """The positions of all tiles in ``heads`` matrices of ``members · n`` rows and ``m`` columns.
 
     The query heads of a group share their keys, so each additional head adds ``n`` rows to the same
-    columns. ``together`` key heads are processed at once. With ``causal``, tiles in which no query
-    sees any key are skipped.
+    columns. ``together`` key heads are processed at once. With ``causal``, the iterators skip tiles
+    in which no query sees any key.
     """
 
     heads: int
@@ -133,7 +133,7 @@ class TiledMask:
 
     ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` contains the leading dims of the
     queries. The class views ``mask`` as a stack of tables with the shape ``(N or 1, M or 1)``. For
-    each query head, it stores the number of the head's table.
+    each query head, it stores the index of the head's table.
     """
 
     def __init__(self, mask: Tensor, lead: torch.Size, members: int) -> None:
@@ -159,7 +159,7 @@ class TiledMask:
 
 
 def unexpanded(mask: Tensor) -> Tensor:
-    """Return the mask with size 1 in each expanded dim, which only repeats entries (stride 0)."""
+    """Return the mask with each expanded dim (stride 0) reduced to size 1."""
     return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
 
 
@@ -195,7 +195,7 @@ class Grid:
         return None if x is None else x.reshape(self.lead[0], self.places.m, x.shape[-1])
 
     def tables(self, x: Tensor | None) -> Any:
-        """Return a view of a mask, or of its gradient, that you can read and add to by tile."""
+        """Return a view of a mask or of its gradient, for reading and adding tile by tile."""
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:

@@ -12,11 +12,15 @@ from autograd_course.functions.attention.tiled import TiledAttentionBackward
 from autograd_course.functions.attention.tiles import Grid
 
 BYTES = 8192  # the size of a block of rows; a GPU older than Ampere has room for only half of it
-WIDEST = 128  # the most features for which a block still has the 16 rows that a product needs
+WIDEST = 128  # the maximum number of features; a product needs blocks of at least 16 rows
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels support this call: no mask, no float64, and a GPU with Triton."""
+    """Return whether the kernels support this call.
+
+    They need a GPU with Triton. They do not support a mask, float64, empty tensors, or more than
+    ``WIDEST`` features.
+    """
     return (
         q.is_cuda
         and mask is None
@@ -40,7 +44,7 @@ class TritonAttention(torch.autograd.Function):
         q: The queries, ``(..., H, N, E)``: float16, bfloat16 or float32, on a GPU.
         k: The keys, ``(..., G, M, E)``.
         v: The values, ``(..., G, M, F)``.
-        causal: Whether query ``i`` sees only the keys up to ``i``.
+        causal: Whether query ``i`` attends only to the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0.
         seed: The random seed for dropout.
@@ -49,10 +53,11 @@ class TritonAttention(torch.autograd.Function):
         ``O`` and the log-sum-exp of each row.
 
     Raises:
-        ValueError: The arguments do not fit together.
+        ValueError: The shapes, dtypes or devices do not match, or ``dropout_p`` is not in
+            ``[0, 1)``.
 
-    Triton raises an error if a tensor is not on a GPU. The tests set ``TRITON_INTERPRET=1``, with
-    which Triton also accepts CPU tensors.
+    Triton raises an error if a tensor is not on a GPU. The tests set ``TRITON_INTERPRET=1``, which
+    makes Triton accept CPU tensors too.
 
     Sources: Dao, "FlashAttention-2", 2023; Tillet, Kung and Cox, "Triton", 2019.
     """

@@ -22,7 +22,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class ScaledDotProductAttention(torch.autograd.Function):
-    """For each query, average the values of all keys, weighted by a softmax of the scores.
+    """Average the values for each query, weighted by a softmax of the query's scores.
 
     Forward: the scores are ``S = scale · Q Kᵀ``. Masked scores are ``-∞``. With the log-sum-exp
     ``L = log Σ exp S`` of each row, the weights are ``P = exp(S - L)``. The outputs are ``O = P V``
@@ -42,8 +42,8 @@ class ScaledDotProductAttention(torch.autograd.Function):
     ``L`` does not depend on dropout.
 
     If a query sees no key, its weights, its output and its gradient are 0, as in
-    ``torch.nn.functional.scaled_dot_product_attention``, and its ``L`` is ``-∞``. A gradient is
-    computed only for an input that requires one. For 16-bit inputs, the computation uses float32,
+    ``torch.nn.functional.scaled_dot_product_attention``, and its ``L`` is ``-∞``. Backward computes
+    gradients only for inputs that require them. For 16-bit inputs, the computation uses float32,
     and ``L`` is float32. Twice differentiable, because ``L`` is an output, and a saved output has a
     graph. If ``L`` were a saved intermediate, it would be a constant, and the second derivative
     would be silently incorrect.
@@ -55,7 +55,7 @@ class ScaledDotProductAttention(torch.autograd.Function):
         v: The values, ``(..., G, M, F)``.
         mask: A tensor that broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query
             attends to a key. A floating-point mask is added to the scores and has a gradient.
-        causal: Whether query ``i`` sees only the keys up to ``i``.
+        causal: Whether query ``i`` attends only to the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0.
         seed: The random seed that decides which weights dropout sets to 0.
@@ -64,7 +64,8 @@ class ScaledDotProductAttention(torch.autograd.Function):
         ``O``, ``(..., H, N, F)``, and ``L``, ``(..., H, N)``.
 
     Raises:
-        ValueError: Shapes or dtypes do not fit together.
+        ValueError: The shapes, dtypes or devices do not match, or ``dropout_p`` is not in
+            ``[0, 1)``.
 
     Example:
         >>> import torch
@@ -160,7 +161,7 @@ def pattern(weights: Tensor, how: How) -> Tensor | None:
 
 
 def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-    """Repeat keys or values ``x`` for each query head, converted to the computation dtype."""
+    """Repeat the keys or values ``x`` for each query head, in the dtype of the computation."""
     x = x.to(wide(x.dtype))
     return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
 

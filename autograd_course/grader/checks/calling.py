@@ -1,4 +1,4 @@
-"""Helpers that all checks use: one calls an answer, and one creates a finding."""
+"""Helpers that the checks use, for example to call an answer and to create a finding."""
 
 from __future__ import annotations
 
@@ -46,6 +46,6 @@ def storage(tensor: Tensor) -> int:
 
 
 def farthest(came: Tensor, right: Tensor) -> tuple[float, float]:
-    """Return the two elements that differ most at the same index of two tensors."""
+    """Return the elements of two tensors at the index where they differ most."""
     at = int((came - right).abs().argmax())
     return float(came.flatten()[at]), float(right.flatten()[at])

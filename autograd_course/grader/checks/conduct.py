@@ -61,7 +61,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that no list and no array on ``ctx`` is a substitute for a saved tensor."""
+    """Require that no list or array on ``ctx`` takes the place of a saved tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
@@ -79,7 +79,7 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 def _held(value: Any) -> Iterator[Any]:
     """Yield the tensors, arrays and lists of numbers that an attribute of ctx contains.
 
-    Modules and classes are skipped, because their parameters are not kept for this call.
+    The search skips modules and classes, because their parameters are not kept for this call.
     """
     # The dict keeps the objects alive, because an id is unique only while the object exists.
     seen: dict[int, Any] = {}
@@ -122,7 +122,7 @@ def _slots(thing: Any) -> Iterator[Any]:
 
 
 def _is_data(numbers: Any) -> bool:
-    """Whether an array can hold more than a shape. Two floats already count as data."""
+    """Return whether an array can hold more than a shape. Two floats already count as data."""
     if not isinstance(numbers, (np.ndarray, array)):
         return False
     floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
@@ -161,8 +161,8 @@ def no_gradient_through(position: int, name: str) -> Check:
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require that backward computes the gradient from a formula, without calling autograd.
 
-    In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
-    backward differentiates its own operations, autograd saves tensors for these operations. The
+    In an ordinary backward pass, grad mode is off, and autograd saves nothing for another pass. If
+    a backward differentiates its own operations, autograd saves tensors for these operations. The
     check detects these saved tensors.
     """
     _, outputs = applied(function, inputs)

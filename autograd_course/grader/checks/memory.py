@@ -40,8 +40,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
-    ``told`` describes the budget in words. The check counts each storage that stays in memory until
-    backward once. These are the storages of saved tensors and of attributes of ``ctx``.
+    ``told`` describes the budget in words. The check counts the storages of saved tensors and of
+    attributes of ``ctx``, which stay in memory until backward. It counts each storage once.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

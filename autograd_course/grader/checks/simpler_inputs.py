@@ -1,4 +1,4 @@
-"""Find the reason why backward raises an exception: it does not raise for simpler inputs."""
+"""Find the reason why backward raises an exception, by running it on simpler inputs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from autograd_course.grader.exercise import Check
 def raises_except_for(
     simpler: Callable[..., tuple[Any, ...] | None], message: str, hint: str
 ) -> Check:
-    """Return a cause for a backward that raises an exception, but not for simpler inputs.
+    """Return a check that finds the cause if backward raises no exception for simpler inputs.
 
     Args:
-        simpler: Takes the inputs one by one, and returns simpler ones. It returns ``None`` if the
-            inputs cannot be simpler.
+        simpler: A callable that takes the inputs as separate arguments and returns simpler inputs.
+            It returns ``None`` if there are no simpler inputs.
         message: What makes the inputs difficult.
         hint: The hint for the learner.
     """

@@ -20,7 +20,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that neither pass creates a tensor of more than ``budget`` bytes.
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
-    ``told`` describes the budget in words. A view has the size of its whole storage.
+    ``told`` describes the budget in words. The size of a view is the size of its whole storage.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

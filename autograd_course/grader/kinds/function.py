@@ -76,7 +76,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Whether a method's code contains a call that starts a separate backward pass."""
+    """Return whether a method's code contains a call that starts a separate backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -92,7 +92,7 @@ OF_GRADIENTS = ("contract", "linearity", "values")
 
 
 class Witness(Protocol):
-    """Runs an answer and reports its results to the grader."""
+    """An object that runs an answer and reports the results to the grader."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return a verdict if forward does not accept the arguments of the exercise."""
@@ -162,7 +162,7 @@ class FunctionOrder:
         return tuple(dict.fromkeys(rule for rule in broken if rule != finding.rule))
 
     def computed(self) -> Verdict | None:
-        """Return a verdict on the first mistake that shows when forward and backward run."""
+        """Return a verdict on the first exception or wrong result of forward."""
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
@@ -210,7 +210,7 @@ class FunctionOrder:
         return Verdict(Unwritten("backward") if came.unwritten else CodeRaised(came.told))
 
     def _explained(self, raised: Verdict) -> Verdict:
-        """If a rule describes why code raised an error, return the doctor's verdict."""
+        """Return the doctor's verdict if a rule describes the error, and ``raised`` otherwise."""
         if isinstance(raised.reason, Unwritten):
             return raised
         with contextlib.suppress(CannotDiagnoseError):
@@ -233,7 +233,7 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Name the cause if a check of the exercise knows it, or if the gradients show it."""
+        """Return the finding with a new hint if a check or the gradients reveal the cause."""
         for number in range(len(self.exercise.checks), len(self.exercise.every_check)):
             with contextlib.suppress(Exception):  # the answer may raise its exception again
                 cause = self.witness.checked(number, inputs)
@@ -249,9 +249,10 @@ class FunctionOrder:
 
 
 def _first_cause(failing: Sequence[Finding]) -> Finding | None:
-    """Return the first finding, or a broken contract if an output wrongly gets no gradient.
+    """Return the first finding that makes the answer fail.
 
-    In this case, the other findings can be its consequences.
+    If an output wrongly gets no gradient, other findings can be consequences of this mistake, so
+    return the first finding about the contract.
     """
     if any(it.rule == "wrong-non-differentiable" for it in failing):
         failing = [it for it in failing if RULES[it.rule].family == "contract"]
@@ -407,7 +408,7 @@ def recognized_gradients(
 ) -> Finding:
     """Return the finding, with a new hint if a known mistake gives the same gradients.
 
-    The mistake must not show for the ``earlier`` inputs, because the answer was right there.
+    The mistake must have no effect on the ``earlier`` inputs, for which the answer was right.
     """
     truth = exercise.surrogate or exercise.reference
     if not came or difference(came, gradients(truth, inputs)) is None:
@@ -427,7 +428,7 @@ def recognized_gradients(
 
 
 def method_problem(lacking: Lacking | None, name: str) -> Verdict | None:
-    """Return a verdict if the Function lacks the method with this name."""
+    """Return a verdict if the Function with this name lacks a required method."""
     if lacking is None:
         return None
     if lacking.is_stub:

@@ -68,7 +68,7 @@ def judge_routine(
 
 
 class RoutineWitness(Protocol):
-    """Runs an answer and reports its results to the grader."""
+    """An object that runs an answer and reports the results to the grader."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Call the function with the inputs of a sample, and return its result or its exception."""
@@ -128,7 +128,7 @@ class RoutineOrder:
     def _known_raised(self, came: Raised, inputs: Inputs) -> str:
         """Return the sentence about the first suspect that raises the same exception here.
 
-        As the answer was right on the earlier samples, the suspect must be right there too.
+        The answer was right on the earlier samples, so the suspect must be right on them too.
         """
         exercise = self.exercise
         for sentence, suspect in exercise.raising.items():
@@ -150,7 +150,7 @@ def _raised(came: Raised, known: str = "") -> Verdict:
 
 
 def _beginning(suspect: Routine, inputs: Inputs) -> str:
-    """Return how the report on an answer begins that raises the suspect's exception."""
+    """Return the beginning of a report about the exception that the suspect raises."""
     try:
         suspect(*copied(inputs))
     except Exception as error:

@@ -32,7 +32,7 @@ class Meaning:
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
-        The function uses a loop instead of recursion, because an answer can contain a chain of any
+        This method uses a loop instead of recursion, because an answer can contain a chain of any
         length.
         """
         attributes: list[str] = []
@@ -76,7 +76,7 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def module(path: str) -> ModuleType | None:
-    """Find the module with this dotted path without importing it. Return its path if it exists."""
+    """Return the module with this dotted path if Python has already imported it, or ``None``."""
     top, *rest = path.split(".")
     found: Any = sys.modules.get(top)
     for name in rest:
@@ -107,7 +107,7 @@ def bindings(scope: Scope) -> set[str]:
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default value is an object that calls share and can change."""
+    """Return the parameters whose default value is a mutable object that all calls share."""
     arguments = scope.args
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = [
@@ -118,7 +118,7 @@ def lasting_parameters(scope: Scope) -> set[str]:
 
 
 def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
-    """Whether an expression creates a container that later code can change."""
+    """Return whether an expression creates a container that later code can change."""
     if isinstance(value, ast.Tuple):
         return any(is_data(item, classes) for item in value.elts)
     if isinstance(value, ast.Call):

@@ -69,7 +69,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 
 def _is_backward_pass(call: ast.Call) -> bool:
-    """Whether a call has the form ``y.backward()``, not ``Other.backward(ctx, grad_output)``."""
+    """Return whether a call is like ``y.backward()``, not ``Other.backward(ctx, grad_output)``."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         return False
     given = call.args[0] if call.args else None

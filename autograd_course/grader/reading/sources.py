@@ -14,7 +14,7 @@ from autograd_doctor.extension import own_source
 
 from autograd_course.folders import OURS
 
-_MOST = 100  # at most this many functions and classes are read
+_MOST = 100  # read at most this many functions and methods
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, dict, set, bytearray)
 _LIBRARIES = tuple(
@@ -28,8 +28,8 @@ _PUBLISHED = "autograd_course.functions"
 def source_of(answer: Any) -> list[str]:
     """Return cells that contain the code of an answer and define the names that it uses.
 
-    The cells do not contain the code of libraries or of the course. Code without a known source is
-    also left out. For each import and each data object, one line defines the name.
+    The cells do not contain the code of libraries or of the course, or code without a known source.
+    For each import and each data object, one line defines the name.
     """
     bindings: dict[str, str] = {}
     sources: dict[int, str] = {}

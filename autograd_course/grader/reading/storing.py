@@ -17,7 +17,7 @@ _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_for_backward`"
 _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
 _READING = {"list", "tuple", "set", "sorted", "sum", "len", "max", "min", "any", "all"}
-_READ = {"reversed", "zip", "filter"}  # their elements are those of their arguments
+_READ = {"reversed", "zip", "filter"}  # these yield the elements of their arguments
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
@@ -112,7 +112,7 @@ class _Stored:
                 )
 
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
-        """Whether a chain of attributes and items begins at an object that outlives the call."""
+        """Return whether an attribute or item chain begins at an object that outlives the call."""
         root = self._root(node)
         if not root or root in self.names.imports:
             return False
@@ -127,9 +127,10 @@ class _Stored:
 
 
 def _hides(node: ast.AST, read: bool = False) -> bool:
-    """Whether the value of an expression contains a function or an iterator.
+    """Return whether the value of an expression contains a function or an iterator.
 
-    An iterator is harmless if a call such as ``list`` has ``read`` it. Only its elements remain.
+    An iterator is harmless if a call such as ``list`` has ``read`` it, because only its elements
+    remain.
     """
     if isinstance(node, ast.Lambda):
         return not read  # such as the key of a sort

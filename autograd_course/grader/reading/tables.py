@@ -39,7 +39,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
     ),
 }  # fmt: skip
-# The parts of these modules that an answer may use. Only older notebooks use the first parts.
+# The parts of these modules that an answer may use. Only older notebooks use the first line.
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",

@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook as before_eac
 
 @dataclass
 class Watched:
-    """A weight matrix: its first signs, whether it got a gradient, and whether a sign changed."""
+    """A weight matrix: its initial signs, whether it got a gradient, and whether a sign changed."""
 
     tensor: Tensor
     signs: Tensor

@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """For each product with a weight, in order, yield the other factor, computed from ``one``."""
+    """Yield the other factor of each product with a weight, in order, computed from ``one``."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
@@ -53,7 +53,7 @@ def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Itera
 def _told_apart(
     net: Callable[[Tensor], Any], one: Tensor, other: Tensor
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """For each product, yield the factors that are equal for both batches, and then the others."""
+    """Yield two lists for each product: the factors equal for both batches, and the others."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:
