@@ -1,12 +1,12 @@
 # make lab          install the course and open JupyterLab at the first notebook  (PORT=8899  BROWSER=none)
 # make test         run the tests, the notebooks and JupyterLab in a browser
 # make thorough     run what `make test` leaves out: the rest of long tables, Colab, nbgrader, fuzzing
-# make quick        run a part of the tests in a few minutes, without processes and browser
+# make quick        run a small part of the tests in a few minutes, without slow tests or a browser
 # make check        check lint, formatting, types, import layers, configuration, prose and built files
 # make hooks        run the parts of `make check` when you commit and push
 # make notebooks    build everything that is derived from a source        (ONLY="01 02"  FORCE=1)
-# make pictures     take the pictures of the README in JupyterLab in Chromium
-# make bench        run the quick form of each benchmark, to see that it runs
+# make pictures     take the screenshots for the README, with JupyterLab in Chromium
+# make bench        run a quick version of each benchmark, to check that it works
 # make book         build the course as a website in build/book
 # make colab        run every lesson and solution with Colab's versions
 # make versions     run the tests on other versions of PyTorch and Python (ONLY=versions-3.13  TESTS=…)
@@ -22,7 +22,7 @@
 # make clean        remove the environment and all caches
 
 PYTHON ?= python3
-# The oldest Python, as pyproject.toml says.
+# The oldest Python version that pyproject.toml allows.
 OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -39,7 +39,7 @@ MUTANTS := build/mutants
 NOTEBOOKS := notebooks solutions exercises
 CHECKS := check-lint check-format check-types check-layers check-schemas check-prose check-built
 
-# A test run starts a hundred Python processes. With bytecode files, Python compiles each import once.
+# A test run starts a hundred Python processes. Bytecode files let Python compile each module once.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test thorough quick bench coverage check $(CHECKS) notebooks pictures book book-pins constraints \
@@ -50,7 +50,7 @@ lab: $(LAB)
 	@$(BIN)/autograd-course lab
 
 # With loadfile, the tests of a file and the cells of a notebook run in one process and in order.
-# The third process uses the two cores while the others wait for a browser or a kernel.
+# The third process keeps two cores busy while the others wait for a browser or a kernel.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
@@ -65,9 +65,10 @@ quick: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks --quick
 
-# This target measures which lines run. `make test` says whether the tests pass. Two groups of tests
-# fail here: those of torch.compile, which is off because it can wait forever for a tracer on Python
-# 3.11, and those of the lines in the Function lab, which does not trace under another tracer.
+# This target measures which lines run. Only `make test` shows whether the tests pass. Two groups of
+# tests fail here. The tests of torch.compile fail because it is off: on Python 3.11, it can wait
+# forever for a tracer. The tests of the Function lab's lines fail because the lab does not trace
+# while another tracer is active.
 coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
@@ -91,12 +92,12 @@ mutants: export PYTHONPATH = tests/support:packages/autograd-doctor/tests/suppor
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
 
-# This takes an hour or more. It runs TIMES as many examples as `make test`.
+# This takes an hour or more. It runs TIMES times as many random examples as `make thorough`.
 fuzz: $(INSTALLED)
 	AUTOGRAD_COURSE_FUZZ=$(or $(TIMES),20) $(BIN)/python -m pytest tests -k fuzz \
 	    --override-ini=timeout=0 --hypothesis-show-statistics
 
-# Every tool runs, even if an earlier one has found something. The hooks of git run parts of it.
+# Run every tool, even if an earlier one has found something. The git hooks run the same tools.
 check:
 	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
 
@@ -133,7 +134,7 @@ check-built: $(INSTALLED)
 hooks: $(INSTALLED)
 	$(BIN)/pre-commit install
 
-# What CI does besides `make check test`.
+# CI runs this before the tests.
 system:
 	.ci/system
 
@@ -145,7 +146,7 @@ gpu: $(INSTALLED)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.accelerator.is_available() else "PyTorch finds no GPU on this machine.")'
 	@$(MAKE) --no-print-directory test
 
-# TAG is the tag of a release, as in v0.1.0. Then the versions must be those of the tag.
+# TAG is the tag of a release, such as v0.1.0. If TAG is set, the version numbers must match it.
 release: $(INSTALLED)
 	$(BIN)/python -m tools.release $(TAG)
 
@@ -156,7 +157,7 @@ notebooks: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures
 
-# A warning from Sphinx, a dead link, or a picture without alternative text makes this fail.
+# This fails if Sphinx prints a warning, a link is broken, or a picture has no alt text.
 book: $(INSTALLED) $(BOOK_ENV)/.installed
 	$(BIN)/python -m tools.book states
 	$(BIN)/python -m tools.book stage build/book-source
@@ -167,7 +168,7 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 
-# The stamp files are newer than what was installed from, so a second call installs nothing.
+# Each installation updates a stamp file. If no source is newer, make does not install again.
 $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml packages/autograd-classroom/pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found. Install Python $(OLDEST) or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { echo "$$($(PYTHON) --version) is too old. The course needs Python $(OLDEST) or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -177,15 +178,15 @@ $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml packages/autograd
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[lab,ship]'
 	@touch $@
 
-# The tests also need tools, and packages of other people on which they run diagnose.
+# The tests also need tools, and third-party packages on which they run diagnose.
 $(INSTALLED): $(LAB)
 	@echo "Installing what the tests need into $(VENV)."
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor \
 	    --editable '.[dev,third-party]' --editable packages/autograd-classroom
 	@touch $@
 
-# Colab's versions take precedence over those of $(VENV). Python does not read the .pth files of
-# $(VENV) here, so the course is missing, and the setup cell of a notebook has to install it.
+# Colab's versions take precedence over those in $(VENV). Python does not read the .pth files in
+# $(VENV) here, so the course is missing, and a notebook's setup cell has to install it.
 $(COLABS)/.installed: tests/support/colab/requirements.txt $(INSTALLED)
 	@test -x $(COLABS)/bin/python || $(BIN)/python -m venv --without-pip $(COLABS)
 	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
@@ -193,7 +194,7 @@ $(COLABS)/.installed: tests/support/colab/requirements.txt $(INSTALLED)
 	$(COLABS)/bin/python $(PIP) install --no-deps --ignore-installed --requirement $<
 	@touch $@
 
-# nbgrader has its own folder. In $(VENV) it would add an instructor's menus to JupyterLab.
+# nbgrader has its own folder. In $(VENV), it would add an instructor's menus to JupyterLab.
 $(NBGRADER): $(INSTALLED)
 	$(BIN)/python $(PIP) install --no-deps --target $@ nbgrader==0.9.6 notebook==7.6.5 \
 	    alembic==1.20.1 Mako==1.4.3 RapidFuzz==3.14.6 SQLAlchemy==2.1.9
@@ -205,7 +206,7 @@ $(VERSIONS)/.installed:
 	$(VERSIONS)/tool/bin/python $(PIP) install nox==2026.10.20 uv==0.13.9
 	@touch $@
 
-# mutmut changes the code. $(VENV) contains the rest of what it needs.
+# mutmut generates the changes to the code. $(VENV) contains its other dependencies.
 $(MUTANTS)/.installed:
 	$(BIN)/python $(PIP) install --no-deps --target $(MUTANTS) mutmut==3.8.1 libcst==1.9.0
 	@touch $@
@@ -224,9 +225,9 @@ book-pins:
 	@touch $(BOOK_ENV)/.installed
 
 # This uses a new environment, so that it does not pin packages that happen to be in $(VENV). torch
-# keeps its version, because the lessons teach its behavior. To change it, edit its line first. torch
-# itself pins its GPU libraries. jsonschema 4.25 and later loads a grammar, which makes each Jupyter
-# process start seconds later.
+# keeps its version, because the lessons teach its behavior. To change the version, first edit the
+# line of torch in constraints.txt. torch itself pins its GPU libraries. jsonschema 4.25 and later
+# versions load a grammar, which delays the start of each Jupyter process by seconds.
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt

@@ -1,9 +1,9 @@
 """Run the tests on other versions of Python and PyTorch: `make versions`, or see `nox --list`.
 
-If a Python is not on the PATH, it is skipped with a message. The environments are in
-`build/versions`. All packages except PyTorch have the versions that `constraints.txt` pins. Most of
-an environment's 5 GB are CUDA libraries, because PyPI's PyTorch for Linux cannot be imported
-without them, even on a machine without a GPU.
+If a Python version is not on the PATH, nox prints a message and skips its sessions. The
+environments are in `build/versions`. All packages except PyTorch have the versions that
+`constraints.txt` pins. CUDA libraries take up most of an environment's 5 GB, because PyPI's PyTorch
+for Linux cannot be imported without them, even on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def versions(session: nox.Session, torch: str) -> None:
                     "-e", "packages/autograd-classroom")  # fmt: skip
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
-    # "Lax" means that a lesson must only run. Each version of PyTorch words its errors differently,
-    # so `make test` compares the outputs on the pinned versions.
+    # With `--nbval-lax`, a lesson only has to run. PyTorch versions word their errors differently,
+    # so only `make test`, which uses the pinned versions, compares the outputs.
     try:
         session.run(
             "python", "-m", "pytest", *(session.posargs or TESTS),
             "-m", "not thorough and not browser and not checkout", "--nbval-lax",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
             "--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder",
-            env={"TMPDIR": gettempdir()},  # nox's own folder is in this checkout
+            env={"TMPDIR": gettempdir()},  # nox's own temporary folder is in this checkout
         )  # fmt: skip
     finally:
         if report.exists():
