@@ -19,11 +19,11 @@ Known = frozenset[tuple[str, str]]  # pairs of a Function's name and a rule
 
 
 class BaselineError(AutogradDoctorError):
-    """A baseline cannot be read or written. The message is one sentence."""
+    """Raised if a baseline cannot be read or written. The message is one sentence."""
 
 
 def read_baseline(path: Path) -> Known:
-    """Return the entries of a baseline. Raises :class:`BaselineError`."""
+    """Return the entries of a baseline, or raise :class:`BaselineError`."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["version"] != VERSION:

@@ -119,13 +119,13 @@ def examine(
 ) -> ProgramDiagnosis:
     """Diagnose each recorded Function.
 
-    First, the best call to each Function is examined. The other calls follow while time remains.
+    Examine the best call to each Function first, and the other calls while time remains.
 
     Args:
         recorder: The recorder that watched the program.
         seconds: The time limit.
-        folder: The folder with the pyproject.toml that holds the declarations. If it has none, its
-            parent folders are searched.
+        folder: The folder with the pyproject.toml that holds the declarations. If it has none, the
+            nearest parent folder with a pyproject.toml is used.
         claim: A callable that takes a Function's name and returns whether this process must examine
             the Function.
 
@@ -174,7 +174,7 @@ class _Patient:
     claimed: bool = True
     done: int = 0  # examined calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    # A call whose errors no backward pass of the program shows, and its diagnosis.
+    # A call with errors that no backward pass of the program triggers, and its diagnosis.
     wrong_elsewhere: tuple[RecordedCall, Diagnosis] | None = None
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
@@ -188,7 +188,7 @@ class _Patient:
         return next((it for it in self.diagnoses if it[1].ok is False), None)
 
     def waits_for(self, turn: int) -> bool:
-        """Whether the Function's next call should be examined in this turn."""
+        """Return whether the Function's next call should be examined in this turn."""
         ready = self.claimed and self.done == turn < len(self.calls)
         return ready and not self.wrong and self.seconds > 0
 
@@ -244,7 +244,7 @@ class _Patient:
             self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
 
     def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
-        """Whether the Function is correct for every backward pass that this program runs.
+        """Return whether the Function is correct for every backward pass that this program runs.
 
         Some outputs are not unique, such as an eigenvector or the square root of a matrix.
         ``backward`` can then be correct only for losses that do not depend on which solution
@@ -356,7 +356,7 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 
 
 def _arguments(call: RecordedCall) -> list[Any]:
-    """Return the arguments with which a recorded call will be examined.
+    """Return the arguments for the examination of a recorded call.
 
     The arguments are copies, except for parameters that the call can also reach in another way, as
     in a checkpoint. The gradient of such a parameter must reach the parameter itself.

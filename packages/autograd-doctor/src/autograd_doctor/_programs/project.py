@@ -1,4 +1,4 @@
-"""What a project's pyproject.toml declares about the project's Functions."""
+"""The declarations about a project's Functions in its pyproject.toml."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = ("surrogate", "intentional")
 
 
 class DeclarationError(AutogradDoctorError):
-    """A declaration contains a mistake. The message is one sentence."""
+    """Raised if a declaration contains a mistake. The message is one sentence."""
 
 
 class Project:
@@ -46,7 +46,7 @@ class Project:
             self.failure = f"The declarations in {file} could not be read: {error}."
 
     def declaration_of(self, function: str) -> Declaration | None:
-        """Return the declaration of a Function. Raises :class:`DeclarationError`."""
+        """Return the declaration of a Function, or raise :class:`DeclarationError`."""
         entry = self._entries.get(function)
         if entry is None:
             return None

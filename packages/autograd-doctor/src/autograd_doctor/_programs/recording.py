@@ -7,7 +7,7 @@ of a call are huge, smaller tensors are stored instead. Lengths that were equal 
 
 The program must not notice the recording. The recording draws no random numbers, is not affected by
 the program's modes, and takes only a small part of the program's time. Once this time is used up,
-further calls are counted but not inspected.
+the recorder still counts calls but does not inspect them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RecordedCall:
     size: int  # number of elements in all its tensors
     shrunk: bool = False
     backward_ran: bool = False
-    create_graph: bool = False  # whether backward ran with it
+    create_graph: bool = False  # whether backward ran with create_graph=True
     # copies of the cotangents of the first backward pass; () if they were not kept
     grad_outputs: tuple[Tensor | None, ...] = ()
     # the leaves among the arguments
@@ -100,9 +100,9 @@ class RecordedFunction:
     skip: int = 0  # a call is not inspected if its number has one of these bits set
 
     def wants(self, size: int) -> RecordedCall | bool:
-        """Whether to keep another call.
+        """Return whether to keep another call.
 
-        If it would replace a recorded call, return that recorded call.
+        If it would replace a recorded call, return that recorded call instead of ``True``.
         """
         if len(self.kept) < MOST_CALLS:
             return True
@@ -111,8 +111,9 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """If inspections bring nothing new, inspect only every 8th call, then every 64th, and so
-        on.
+        """Count an inspection that found nothing new, and inspect fewer calls after many of them.
+
+        First, inspect only every 8th call, then every 64th, and so on.
         """
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
@@ -293,7 +294,7 @@ def _bytes(call: RecordedCall) -> int:
 
 
 def _note_backward(call: RecordedCall, returned: Any) -> None:
-    """Make the graph node of a call record how backward runs. The gradients do not change."""
+    """Record how the backward pass of a call runs, without changing the gradients."""
     compiling = sys.modules.get("torch._dynamo.compiled_autograd")
     if getattr(compiling, "compiled_autograd_enabled", False):
         return  # a hook would become part of the compiled code
@@ -315,7 +316,7 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
 
 
 def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Return copies of the cotangents, or ``()`` if they are large or contain no numbers."""
+    """Return copies of the cotangents, or ``()`` if they are too large or cannot be copied."""
     given = [grad for grad in grad_outputs if grad is not None]
     too_large = sum(grad.numel() for grad in given) > WHOLE
     if too_large or torch._C._are_functorch_transforms_active() or _unfit(tuple(given)):
@@ -437,10 +438,9 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
-    """Replace lengths with smaller ones that keep their order and remainder modulo a power of 2.
+    """Map lengths to smaller ones that keep their order and remainder modulo a power of 2.
 
-    Lengths that differ still differ afterwards, so that a transposed or broadcast dim remains
-    visible.
+    Different lengths stay different, so that a transposed or broadcast dim remains visible.
     """
     tensors = list(_tensors(args))
     lengths = sorted({length for tensor in tensors for length in tensor.shape})

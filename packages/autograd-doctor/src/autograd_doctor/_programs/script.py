@@ -25,11 +25,11 @@ _OURS = str(Path(__file__).parents[1])
 
 
 class Stop(BaseException):
-    """The program has reached its limit."""
+    """Raised in the program when it reaches its limit."""
 
 
 class Terminated(BaseException):
-    """The process received SIGTERM."""
+    """Raised when the process receives SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,10 @@ def _run_module(command: Sequence[str]) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """Replace ``__main__`` with an empty module, which stays alive for the program's classes."""
+    """Replace ``__main__`` with an empty module.
+
+    The module stays in ``sys.modules``, because the program's classes refer to it.
+    """
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main

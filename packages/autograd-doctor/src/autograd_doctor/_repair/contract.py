@@ -1,6 +1,6 @@
 """Fixes for Functions that break autograd's contract. Each fix follows the advice on a rule's page.
 
-The rule already names the mistake, so only a few fixes must be tried. A fix can change several
+The rule already names the mistake, so the search tries only a few fixes. A fix can change several
 methods. For example, it can move a tensor from an attribute of ``ctx`` to ``save_for_backward``.
 The table ``FIXES`` maps rules to fixes.
 """
@@ -83,7 +83,7 @@ def _statement(text: str) -> ast.stmt:
 
 
 def _is_on(node: ast.AST, base: str, name: str = "") -> bool:
-    """Whether a node is an attribute with this base and name, such as ``ctx.saved_tensors``."""
+    """Return whether a node is an attribute with this base and name, like ``ctx.saved_tensors``."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -177,11 +177,9 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
 def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield the fix that recomputes values in ``backward``.
 
-    These are the values that ``forward`` or ``setup_context`` passes to ``backward`` without a
-    graph.
-
-    The fix copies statements from there into ``backward``, directly after the line that unpacks the
-    saved tensors.
+    ``forward`` or ``setup_context`` passes these values to ``backward`` without a graph. The fix
+    copies the statements that compute them into ``backward``, directly after the line that unpacks
+    the saved tensors.
     """
     saving, backward = definition.saving, definition["backward"]
     listed = finding.evidence.get("lost")
@@ -246,7 +244,7 @@ def _recomputed(
 
 
 def _with_a_graph(definition: Definition, saving: Method) -> Mapping[str, str]:
-    """Return names for the inputs and outputs, which keep their graph when saved.
+    """Return the names of the inputs and outputs, which keep their graph when saved.
 
     Each name maps to the expression to save, such as ``inputs[0]`` in ``setup_context``.
     """
@@ -280,8 +278,8 @@ def _handed_over(saving: Method) -> dict[str, str]:
 class _Computed:
     """Statements copied into ``backward``, with the names that ``backward`` uses.
 
-    ``lost`` are the names or expressions to compute, and ``with_graph`` describes the inputs and
-    outputs. ``known`` contains the names that ``backward`` uses for saved values.
+    ``lost`` contains the names or expressions to compute, and ``with_graph`` describes the inputs
+    and outputs. ``known`` contains the names that ``backward`` uses for saved values.
     """
 
     def __init__(
@@ -323,7 +321,7 @@ class _Computed:
     def add(self, name: str) -> None:
         """Add the statement that assigns a value to a name.
 
-        The statements that compute its operands are added first.
+        Add the statements that compute its operands first.
         """
         if name in self.done:
             return
@@ -344,7 +342,7 @@ class _Computed:
         self.statements.append(f"{self.called.get(name, name)} = {ast.unparse(value)}")
 
     def _with_names(self, value: ast.expr) -> ast.expr:
-        """Return an expression with names in the place of items such as ``inputs[0]``."""
+        """Return an expression with names in place of items such as ``inputs[0]``."""
         names = {text: name for name, text in self.with_graph.items()}
 
         class Named(ast.NodeTransformer):
@@ -475,9 +473,7 @@ def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix that saves tensors with ``save_for_backward`` and not as attributes of
-    ``base``.
-    """
+    """Yield the fix that replaces attributes of ``base`` with ``save_for_backward``."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or not names:
         return
@@ -598,8 +594,8 @@ class Saved:
     """A value of ``forward`` that ``backward`` could use if it were saved too.
 
     ``position`` is the position of an input, or ``None`` for the output. ``name`` is its name in
-    ``backward``, and ``fix`` saves and unpacks it. With ``shape``, only the shape of the input is
-    kept, as an attribute of ``ctx``.
+    ``backward``, and ``fix`` saves and unpacks it. If ``shape`` is true, ``fix`` stores only the
+    shape of the input, as an attribute of ``ctx``.
     """
 
     position: int | None
@@ -632,7 +628,7 @@ def more_saved(definition: Definition) -> Iterator[Saved]:
 
 
 def shapes_kept(definition: Definition) -> Iterator[Saved]:
-    """Yield the shapes of the inputs, as attributes of ``ctx`` that do not exist yet."""
+    """Yield the shapes of the inputs, with fixes that store them as new attributes of ``ctx``."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None:
         return
@@ -783,9 +779,7 @@ def _contiguous_arguments(method: Method | None) -> Iterator[tuple[Method, Edit]
 
 
 def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that call ``mark_dirty`` for inputs that ``forward`` changes in place and
-    returns.
-    """
+    """Yield fixes that call ``mark_dirty`` for an input and return the input itself."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -848,7 +842,7 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     for place, _, value in _returned(forward):
         taken = isinstance(value, ast.Call | ast.Subscript)
         for name in definition.parameters if taken else ():
-            if name in ast.unparse(value):  # replace x.view_as(x) or x[:] by x.clone()
+            if name in ast.unparse(value):  # replace x.view_as(x) or x[:] with x.clone()
                 yield ((forward, _edit(place, parse(f"{name}.clone()"))),)
     edits = [(forward, _edit(place, _cloned(value))) for place, _, value in _returned(forward)]
     yield from ((edit,) for edit in edits)
@@ -894,7 +888,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
             case ast.Name(name, ast.Load()) if name in flags:
                 asked.append((place, name))
     own = _own_positions(method)
-    times = Counter(text for _, text in asked)  # the author copied a line and kept the index
+    times = Counter(text for _, text in asked)  # a copied line may still have the old index
     numbers = [str(k) for k in range(len(definition.parameters))]
     pairs = [
         (place, text, other)
@@ -951,9 +945,9 @@ def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def ask_other_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes of a statement that unpacks some of the flags, such as the first three.
+    """Yield fixes for a statement that unpacks some of the flags, such as the first three.
 
-    In ``need_x, _, need_w = ctx.needs_input_grad``, each name has the flag of another input.
+    In ``need_x, _, need_w = ctx.needs_input_grad``, each name gets the flag of a different input.
     """
     method, count = definition["backward"], len(definition.parameters)
     if method is None or count > MOST_ARGUMENTS:
@@ -980,7 +974,7 @@ MOST_ARGUMENTS = 6  # so that there are at most 20 ways to choose the flags
 
 
 def _is_flag(node: ast.AST, method: Method) -> bool:
-    """Whether a node is an element of ``ctx.needs_input_grad``."""
+    """Return whether a node is an element of ``ctx.needs_input_grad``."""
     return isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
 
 
@@ -1098,7 +1092,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def _returned_early(backward: Method, flag: str) -> Iterator[Fix]:
-    """Yield the fix that returns first if no gradient is needed, and all others are ``None``."""
+    """Yield the fix that returns early if the only gradient of ``backward`` is not needed."""
     returns = [node for _, node in _statements(backward) if isinstance(node, ast.Return)]
     match returns:
         case [ast.Return(ast.Tuple(elts))] if _first_statement(backward) is not returns[0]:
@@ -1115,9 +1109,7 @@ def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that replace a number in ``backward`` with a ``forward`` argument, such as
-    ``dim``.
-    """
+    """Yield fixes that replace a number in ``backward`` with an argument such as ``dim``."""
     saving, method = definition.saving, definition["backward"]
     forward = definition["forward"]
     if saving is None or method is None or forward is None:
@@ -1151,7 +1143,7 @@ def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for ``x[:]``, which fails for a 0-dim tensor."""
+    """Yield fixes that replace ``x[:]``, which fails for a 0-dim tensor, with ``x[...]``."""
     for method in definition.methods.values():
         for place, node in nodes_of(method):
             if isinstance(node, ast.Slice) and ast.unparse(node) == ":" and place[1] == "slice":
@@ -1178,7 +1170,7 @@ def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns 0 as the output's batch dim, if ``vmap`` moved it there."""
+    """Yield the fix that returns 0 as ``out_dims``, if ``vmap`` puts the batch dim first."""
     method = definition["vmap"]
     if method is None:
         return
@@ -1210,7 +1202,7 @@ def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]
 
 
 def ask_every_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for a condition on the flag of one input, which decides about all gradients."""
+    """Yield fixes for a condition that checks the flag of one input but controls all gradients."""
     method = definition["backward"]
     if method is None:
         return
@@ -1223,7 +1215,7 @@ def ask_every_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that change a copy of an attribute of ``ctx``, or store a list in it."""
+    """Yield fixes that copy an attribute of ``ctx`` before changing it, or store a list in it."""
     method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
     saving = definition.saving
     name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")

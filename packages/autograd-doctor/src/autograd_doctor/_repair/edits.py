@@ -54,7 +54,7 @@ class Edit:
 
     @property
     def made_of(self) -> tuple[ast.AST, ...]:
-        """The nodes that the edit puts in."""
+        """The nodes that the edit inserts."""
         return self.new if isinstance(self.new, tuple) else (self.new,)
 
     @contextmanager
@@ -93,7 +93,7 @@ def _locate(new: ast.AST) -> None:
 
 @contextmanager
 def made_together(edits: Sequence[Edit]) -> Iterator[None]:
-    """Apply several edits, from the end of each list, so that earlier places stay valid."""
+    """Apply several edits, starting at the end of each list, so that earlier places stay valid."""
     with ExitStack() as stack:
         for edit in sorted(edits, key=lambda it: -(it.place[2] or 0)):
             stack.enter_context(edit.made())
@@ -115,7 +115,7 @@ class Scope:
     flags: Collection[str] = ()  # names that hold True or False
 
     def mentions(self, words: str) -> bool:
-        """Whether the source code of the class matches a regular expression.
+        """Return whether the source code of the class matches a regular expression.
 
         If no method mentions a concept such as conjugation, the author's mistake is probably not
         about that concept.
@@ -131,7 +131,7 @@ class Scope:
 
     @property
     def loops(self) -> dict[str, set[int]]:
-        """For each variable of a loop, the ids of the nodes in its loops."""
+        """For each loop variable, the ids of the nodes in its loops."""
         inside: dict[str, set[int]] = {}
         for loop in ast.walk(self.method):
             if isinstance(loop, ast.For):
@@ -231,7 +231,11 @@ def scope_of(
 
 
 def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
-    """Return the names whose truth the methods ask for, and the names from ``needs_input_grad``."""
+    """Return the names and expressions that hold True or False.
+
+    These are arguments with such a default, conditions, and operands of ``and`` or ``or``. Names
+    that are assigned one of these, or part of ``needs_input_grad``, also count.
+    """
     found: set[str] = set()
     assignments = []
     for method in methods:
@@ -258,7 +262,7 @@ def _is_true_or_false(node: ast.expr) -> bool:
 
 
 FORMULA = "a formula"  # the kind of the edits that ``formulas`` finds
-CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # recognised by its name as a constant of the module
+CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # names that look like constants of the module
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -292,8 +296,8 @@ class Kind:
 def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
     """Yield every possible edit of a method. The most likely kinds come first.
 
-    No edit uses the variable of a loop outside the loop, because it always has the same value there
-    and can be right by coincidence. No edit calculates with a flag.
+    An edit never uses a loop variable outside its loop. The variable always has the same value
+    there, so the edit could be correct by coincidence. An edit also never calculates with a flag.
     """
     loops = scope.loops
     for kind in kinds:
@@ -306,7 +310,7 @@ def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
 
 
 def _calculates_with(edit: Edit, flags: Collection[str]) -> bool:
-    """Whether an edit adds an operation whose operand is a flag."""
+    """Return whether an edit adds an operation whose operand is a flag."""
     used = {name for node in edit.made_of for name in _operands(node) if name in flags}
     return bool(used and used.difference(_operands(edit.old)))
 
@@ -428,7 +432,7 @@ def _indexed(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
-    """Whether the node is a tuple that is returned or is assigned to several names."""
+    """Return whether the node is a tuple that is returned or is assigned to several names."""
     if not isinstance(node, ast.Tuple):
         return False
     holders = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return | ast.Assign))
@@ -441,7 +445,7 @@ def _is_returned_tuple(node: ast.AST, scope: Scope) -> bool:
 
 
 def _tensors_of(node: ast.AST) -> bool:
-    """Whether an expression can be a tensor, rather than a shape, a flag or a string."""
+    """Return whether an expression can be a tensor, rather than a shape, a flag or a string."""
     return not isinstance(node, ast.Constant | ast.Compare | ast.BoolOp | ast.Tuple | ast.List)
 
 
@@ -498,7 +502,7 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``a - b`` by ``b - a``.
+    """Replace ``a - b`` with ``b - a``.
 
     Also swap the operands of ``/`` and ``@``, and the two values of ``torch.where``.
     """
@@ -603,7 +607,7 @@ def _as_sign(place: Place, node: ast.expr, text: str) -> tuple[Place, ast.AST] |
     return None
 
 
-# If an operator and one of these numbers have no effect, dropping both is simpler.
+# Numbers that make an operator useless, as in ``x * 1``. Removing both is a simpler edit.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
 }  # fmt: skip
@@ -712,7 +716,7 @@ def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_equations(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Exchange two letters in one of the terms of an equation of einsum."""
+    """Swap two letters in one term of an einsum equation."""
     for place, node in scope.places:
         match node:
             case ast.Constant(str(text)) if re.fullmatch(EQUATION, text):
@@ -731,7 +735,7 @@ EQUATION = r"[a-zA-Z., ]+->[a-zA-Z. ]*"
 def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``g.view(b, n, heads, d).sum(1)`` with ``g.view(b, heads, n, d).sum(2)``.
 
-    The copies of ``repeat_interleave`` are neighbors, and those of ``repeat`` are not.
+    The copies made by ``repeat_interleave`` are adjacent, and those made by ``repeat`` are not.
     """
     for place, node in scope.places:
         match node:
@@ -749,9 +753,9 @@ def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _folded(call: str, given: Sequence[ast.expr], dim: int) -> Iterator[tuple[str, int]]:
-    """Yield the arguments of a view in which the dim of a sum and a neighbor change places.
+    """Yield new arguments of a view, each with the new dim of the sum that follows the view.
 
-    Each comes with the new dim of the sum.
+    The dim of the sum and a neighboring dim change places.
     """
     if call == "unflatten":
         match given:
@@ -777,7 +781,7 @@ def _folded(call: str, given: Sequence[ast.expr], dim: int) -> Iterator[tuple[st
 
 
 def _number(node: ast.expr) -> int | None:
-    """Return the value of an integer in the source, which can have a sign."""
+    """Return the value of an integer in the source, including its sign."""
     match node:
         case ast.Constant(int(value)):
             return value
@@ -842,7 +846,7 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def slices_of_a_spectrum(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``w[1:]`` with ``w[1 : (n + 1) // 2]``, for the bins that occur twice in a spectrum.
 
-    In the result of ``rfft`` for an even length, the last bin occurs once.
+    If the length is even, the last bin of the result of ``rfft`` occurs only once.
     """
     if not scope.mentions("rfft"):
         return
@@ -862,7 +866,7 @@ def slices_of_a_spectrum(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x[:length]`` with ``x[n : n + length]`` or ``x[-length:]``, without the start."""
+    """Replace ``x[:length]`` with ``x[n : n + length]`` or ``x[-length:]``, to skip the start."""
     sliced = [
         (place, part)
         for _, node in scope.places
@@ -884,7 +888,7 @@ def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace a shape, or an assigned value, with an attribute of ``ctx`` that nothing uses."""
+    """Replace a shape, or an assigned value, with an unused attribute of ``ctx``."""
     own = ast.unparse(scope.method)
     unused = [it for it in scope.names if "." in it and not re.search(rf"{re.escape(it)}\b", own)]
     for _, statement in scope.places if unused else ():
@@ -940,7 +944,7 @@ def unconditional(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``torch.where(condition, a, b)`` with ``b`` or ``a``, or remove a mask.
 
     The search tries these edits before it edits the condition. Otherwise, it could find a condition
-    that is never true. The gradient would be right, but no author writes such code.
+    that is never true. The gradient would be right, but no author would write such code.
     """
     for place, node in scope.places:
         match node:
@@ -957,7 +961,7 @@ def unconditional(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _compares(node: ast.expr) -> bool:
-    """Whether an expression is a comparison, perhaps converted as in ``(x > 0).float()``."""
+    """Return whether an expression is a comparison, perhaps converted as in ``(x > 0).float()``."""
     match node:
         case ast.Call(ast.Attribute(value)):
             return _compares(value)
@@ -974,7 +978,7 @@ def unused_results(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def is_module(node: ast.expr) -> bool:
-    """Whether an expression is the name of a Python module, such as ``torch``."""
+    """Return whether an expression is the name of a Python module, such as ``torch``."""
     return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
 
 
@@ -1107,7 +1111,7 @@ GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
 
 
 def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add ``create_graph=True`` if the gradient will be differentiated too."""
+    """Add an option such as ``create_graph=True`` to a call of ``grad`` or ``backward``."""
     for place, node in scope.places:
         if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
             given = {it.arg: it for it in node.keywords}
@@ -1126,7 +1130,7 @@ SPREADS = ("var", "std", "var_mean", "std_mean")
 
 
 def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Remove Bessel's correction from a variance, or change a reduction to ``sum``."""
+    """Change Bessel's correction of a variance, exchange "mean" and "sum", or negate a flag."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, args, keywords) if _called(node) in SPREADS:
@@ -1145,14 +1149,14 @@ REDUCTIONS = ("sum", "mean", "norm", "amax", "amin", "prod", "cumsum", "logsumex
 
 
 def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``sum()`` with ``sum(-1, keepdim=True)``, or ``sum(-1)`` with ``sum(0)``."""
+    """Replace ``sum()`` with ``sum(-1, keepdim=True)``, or ``sum(-1)`` with ``sum()``."""
     for place, node in scope.places:
         func = node.func if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
             continue
         if func.attr not in REDUCTIONS or is_module(func.value):
             continue
-        if node.args or node.keywords:  # for another dim, use the edit of numbers
+        if node.args or node.keywords:  # other_numbers changes the dim
             yield place, _method(func.value, f"{func.attr}()")
             continue
         for dim in scope.dims:
@@ -1161,7 +1165,7 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def kept_dims(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``sum(-1)`` with ``sum(-1, keepdim=True)``, whatever its option was."""
+    """Replace ``sum(-1)`` or ``sum(-1, keepdim=False)`` with ``sum(-1, keepdim=True)``."""
     for place, node in scope.places:
         if (
             isinstance(node, ast.Call)
@@ -1175,9 +1179,9 @@ def kept_dims(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``gather`` with ``scatter``, which inverts the selection.
+    """Replace ``gather`` with ``scatter`` or ``scatter_add``, which invert the selection.
 
-    Repeated indices need a sum.
+    Also remove an index, or add up the values that are written to repeated indices.
     """
     for place, node in scope.places:
         args = node.args if isinstance(node, ast.Call) else []
@@ -1202,7 +1206,7 @@ MOST_PERMUTED = 5
 
 
 def _are_saved_so(names: ast.Tuple, scope: Scope) -> bool:
-    """Whether ``save_for_backward`` receives the same names in the same order."""
+    """Return whether ``save_for_backward`` receives the same names in the same order."""
     arguments = r"\s*,\s*".join(re.escape(ast.unparse(it)) for it in names.elts)
     return scope.mentions(rf"save_for_backward\(\s*{arguments}\s*,?\s*\)")
 
@@ -1267,7 +1271,10 @@ def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
 
 
 class _InScope(ast.NodeTransformer):
-    """Replaces ``dt`` with ``ctx.dt``, and ``x.dtype`` with ``grad_output.dtype``."""
+    """A transformer for expressions that come from another method.
+
+    It replaces ``dt`` with ``ctx.dt``, and ``x.dtype`` with ``grad_output.dtype``.
+    """
 
     def __init__(self, scope: Scope) -> None:
         self._names = scope.names
@@ -1293,7 +1300,7 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if not (_is_returned_tuple(node, scope) or isinstance(node.ctx, ast.Store)):
             continue
         if isinstance(node.ctx, ast.Store) and _are_saved_so(node, scope):
-            continue  # another order would only mismatch the names
+            continue  # another order would give the tensors the wrong names
         count = len(node.elts)
         orders = [list(range(count)) for _ in combinations(range(count), 2)]
         for order, (i, j) in zip(orders, combinations(range(count), 2), strict=True):
@@ -1360,7 +1367,10 @@ def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x[i] += y`` with ``x.index_put_((i,), y, accumulate=True)`` if indices repeat."""
+    """Replace ``x[i] += y`` with ``x.index_put_((i,), y, accumulate=True)``.
+
+    This call adds all values if an index occurs more than once.
+    """
     for place, node in scope.places:
         match node:
             case ast.AugAssign(
@@ -1382,7 +1392,7 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _is_whole(part: ast.expr) -> bool:
-    """Whether a part of an index is a name, ``:`` or ``...``."""
+    """Return whether a part of an index is a name, ``:`` or ``...``."""
     match part:
         case ast.Name() | ast.Slice(None, None, None) | ast.Constant(value=EllipsisType()):
             return True
@@ -1494,7 +1504,7 @@ def _complemented(node: ast.AST) -> Iterator[str]:
 
 
 class _Complements(ast.NodeTransformer):
-    """Replaces ``1 - u`` with ``u``, and ``u`` with ``1 - u``."""
+    """A transformer that replaces ``1 - u`` with ``u``, and ``u`` with ``1 - u``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -1532,7 +1542,7 @@ def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Multiply a value by a condition that the method knows, or by its opposite.
+    """Multiply a value by a condition from the method, or by the opposite condition.
 
     The method passes the condition to ``torch.where``, or selects elements with it. In a recurrence
     over padded rows, for example, the terms of a step after the end of a row do not count.
@@ -1586,7 +1596,7 @@ def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add one ``None`` to the returned gradients, or remove one value."""
+    """Add values of ``None`` to the returned gradients, or remove the last values."""
     for place, node in scope.places:
         if isinstance(place[0], ast.Return) and isinstance(node, ast.expr):
             values = node.elts if isinstance(node, ast.Tuple) else [node]
@@ -1603,7 +1613,7 @@ def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
 
 
-MOST_MISSING = 4  # added values of ``None``
+MOST_MISSING = 4  # values of ``None`` to add
 
 
 def _may_be_a_tuple(node: ast.expr) -> bool:
@@ -1683,7 +1693,7 @@ def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def exclusive_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x.cumsum(0)`` with ``x.cumsum(0) - x``, which adds up only the elements before."""
+    """Replace ``x.cumsum(0)`` with ``x.cumsum(0) - x``, to add up only earlier elements."""
     for place, node in scope.places:
         match node:
             case ast.Call(
@@ -1729,8 +1739,8 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Add a dim or merge two dims, so that two shapes match.
 
-    Code that can run repeatedly is left out, because a tensor could get another dim each time,
-    until no memory is left. This includes helper functions.
+    Skip code that can run repeatedly, such as loops and helper functions. A tensor could get
+    another dim each time, until no memory is left.
     """
     if scope.method.name != "backward":
         return
@@ -1745,9 +1755,7 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _repeated(scope: Scope) -> Iterator[ast.AST]:
-    """Yield the loops of a method, and the functions that it defines, because a loop may call
-    them.
-    """
+    """Yield the loops of a method, and its nested functions, because a loop may call them."""
     for _, node in scope.places:
         if isinstance(node, ast.For | ast.While | ast.Lambda | ast.FunctionDef | ast.comprehension):
             yield node
@@ -1845,7 +1853,7 @@ def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def _rewritten(
     scope: Scope, kinds: tuple[type[ast.stmt], ...], pattern: str, new: str
 ) -> Iterator[tuple[Place, ast.AST]]:
-    """Yield the statements of some kinds in which a regular expression matches, with a new text."""
+    """Yield the statements of some kinds that match a regular expression, with their new text."""
     for place, node in scope.places:
         if isinstance(node, kinds):
             text = ast.unparse(node)

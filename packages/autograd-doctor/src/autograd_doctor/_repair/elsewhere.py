@@ -146,7 +146,7 @@ class Elsewhere:
 
 def _batches(fixes: Iterable[Fix]) -> Iterator[Sequence[Fix]]:
     rest = iter(fixes)
-    size = 1  # the first is the unchanged Function
+    size = 1  # the first fix is the unchanged Function
     while part := [*islice(rest, size)]:
         yield part
         size = AT_ONCE
@@ -183,7 +183,7 @@ def answers_to(
             graph = Graph(run, question.sent, again) if has_graph else None
         answers.append(None if graph is None else [*graph.answers(function.backward)])
         if any(name != "backward" for name in sources):
-            graph = None  # the graph comes from the previous forward
+            graph = None  # the graph belongs to an edited forward
     return answers
 
 

@@ -1,6 +1,6 @@
-"""Compute the value that an expression of backward should have, and find a formula for it.
+"""Compute the value that an expression in backward should have, and find a formula for it.
 
-Other edits are tried one by one, but two passes are enough to find the formulas for all
+The search tries other edits one by one, but it needs only two passes to find the formulas for all
 expressions. First, ``backward`` runs once with a zero added to the value of each expression.
 Autograd computes how the gradients depend on these zeros. This gives the values that would make the
 gradients correct. Then thousands of formulas are compared with these values numerically, and the
@@ -44,14 +44,14 @@ from autograd_doctor.evidence import Expected
 
 COST = 1.55  # cost of the simplest formula
 PROJECTIONS = 32  # if there are more projections than elements, only the correct value fits them
-COMPARED = 5  # projections that formulas are compared with
+COMPARED = 5  # projections with which each formula is compared
 MOST_NAMES = 12
 MOST_TERMS = 120
 MOST_ELEMENTS = 400  # elements of an expression; with more elements, the comparisons take too long
 MOST_COMPARED = 50  # candidates compared in all projections; many pairs fit a single number
 MOST_TRIED = 24  # formulas that the search runs, for each set of gradients
 MOST_OF_ONE = 3  # formulas for one expression
-LEAST = 0.5  # minimum extra cost of a formula that is not just one more factor
+LEAST = 0.5  # minimum extra cost of a formula, unless it only multiplies the expression by a factor
 MORE = 0.5  # maximum extra cost compared with the best formula so far
 LONGEST = 60  # characters in a formula of forward
 HOLE = "__hole__"
@@ -100,7 +100,7 @@ class Holes:
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
         """Return a value to which its zero has been added."""
         if not is_float(value) or number in self._seen or value.numel() > MOST_ELEMENTS:
-            self._seen[number] = None  # not a number, or computed several times
+            self._seen[number] = None  # not a float, too large, or computed several times
             return value
         zero = torch.zeros_like(value).requires_grad_()
         place, node = self._places[number]
@@ -242,7 +242,7 @@ class Words:
         scope: The scope of backward.
         written: Expressions from ``forward`` that can be evaluated in the frame.
         globals: The global names of the module.
-        known: A cache that stores the values of expressions and is shared by all places.
+        known: A cache for the values of expressions, which all places share.
     """
 
     def __init__(
@@ -467,7 +467,7 @@ UNARY = (
     ("{}.flip(0)", 0.5),
     ("{}.flip(-1)", 0.5),
 )
-EARLIER = (  # the values that a recurrence used one step earlier
+EARLIER = (  # the values one step earlier in a recurrence
     "torch.cat([torch.zeros_like({0}[:1]), {0}[:-1]])",
     "torch.cat([torch.zeros_like({0}[..., :1]), {0}[..., :-1]], -1)",
 )
@@ -490,7 +490,7 @@ def _is_inexact(value: Tensor) -> bool:
 
 
 def _conditions(text: str) -> Iterator[str]:
-    """Yield conditions in the slope of a formula from ``forward``, such as ``x > 0`` for relu."""
+    """Yield conditions in the derivative of an expression, such as ``x > 0`` for relu."""
     node = parse(text)
     match node:
         case ast.Compare():
@@ -526,10 +526,7 @@ NOT_PURE = re.compile(
 
 
 def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
-    """Return the expressions in some methods.
-
-    Also return each one with its local names expanded.
-    """
+    """Return the expressions in some methods, with and without their local names expanded."""
     found: dict[str, None] = {}
     for tree in trees:
         defined = _definitions(tree)
@@ -575,7 +572,7 @@ class _Inlined(ast.NodeTransformer):
 
 
 def _is_pure(node: ast.expr) -> bool:
-    """Whether an expression calls only PyTorch operations without side effects."""
+    """Return whether an expression calls only PyTorch operations without side effects."""
     for part in ast.walk(node):
         if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda):
             return False
@@ -620,7 +617,7 @@ def formulas(
 
 
 def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
-    """Whether, judging by the projections, another value can make the gradients correct."""
+    """Return whether, judging by the projections, another value can make the gradients correct."""
     if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
         return True
     along = torch.stack([weight.double().reshape(-1) for weight in weights])
@@ -632,7 +629,10 @@ def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
 def _different(
     spots: Sequence[Spot], weights: Mapping[int, Sequence[Tensor]]
 ) -> Iterator[tuple[int, Sequence[Tensor]]]:
-    """Yield one spot for each set of equal weights, because the same formulas fit the others."""
+    """Yield one spot for each group of spots with equal values and weights.
+
+    The same formulas fit all spots in a group.
+    """
     seen: list[tuple[Tensor, Tensor]] = []
     for number, weight in weights.items():
         value = spots[number].value
@@ -727,7 +727,7 @@ def _rows(terms: Sequence[Term], shape: Sequence[int], dtype: torch.dtype) -> Ro
 
 
 def _broadcasts(shape: Sequence[int], into: Sequence[int]) -> bool:
-    """Whether a shape can be broadcast to another shape without changing the other shape."""
+    """Return whether a shape can be broadcast to another shape without changing the other shape."""
     pairs = zip(reversed(shape), reversed(into), strict=False)
     return len(shape) <= len(into) and all(a in (1, b) for a, b in pairs)
 
@@ -773,9 +773,8 @@ class _Comparison:
     ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
         """Yield products that equal a target.
 
-        Each one is described by a base, a factor, a constant, and whether to divide by the factor.
-
-        A constant of 1 is ``None``. A constant whose numerator is the string ``-1`` is -1.
+        Each result holds a base, a factor, a constant, and whether to divide by the factor. The
+        constant 1 is ``None``. The constant -1 has the string ``-1`` as its numerator.
         """
         if not bases.terms or not factors.terms:
             return

@@ -1,12 +1,13 @@
 """Find the step of ``forward`` that ``backward`` differentiates incorrectly.
 
 ``forward`` runs once with autograd, which records its steps and can differentiate them. Then the
-derivative of one step at a time is replaced by a typical mistake: it is 0, as if an operand were a
-constant, or 1, as if the step were not there. If the result equals the author's wrong gradient, the
-mistake is in this step. The code of ``backward`` does not matter for this.
+search makes a typical mistake in the derivative of one step at a time. For example, the derivative
+is 0, as if an operand were a constant, or 1, as if the step were not there. If the result equals
+the author's wrong gradient, the mistake is in this step. The search does not need the code of
+``backward``.
 
-Only a gradient that agrees on the example and on other inputs counts. If ``forward`` cannot run
-with autograd, or if autograd does not return the expected gradient, nothing is found.
+A mistake must explain the gradient on the example and on other inputs. If ``forward`` cannot run
+with autograd, or if autograd does not return the expected gradient, the search finds nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CLOSE = 1e-7  # relative difference of two equal gradients
 class Key:
     """The file, the line and the description of a mistake.
 
-    With ``scaled``, the gradient is also wrong by a constant factor.
+    If ``scaled`` is true, the gradient is also wrong by a constant factor.
     """
 
     file: str
@@ -57,9 +58,8 @@ class Key:
 class Mistake:
     """A typical mistake in the derivative of a step.
 
-    ``what`` is the rest of a sentence about ``backward``. ``grads`` takes the gradients that the
-    step sends to its operands, and the gradient of its result. It returns the gradients with the
-    mistake.
+    ``what`` completes a sentence that starts with "backward". ``grads`` takes the correct gradients
+    of the operands and the gradient of the result. It returns the gradients with the mistake.
     """
 
     node: Any
@@ -67,7 +67,7 @@ class Mistake:
     grads: Callable[[Grads, Tensor], Grads]
 
     def hook(self, grad_inputs: Grads, grad_outputs: Grads) -> Grads | None:
-        """The hook that makes the mistake in autograd's graph."""
+        """Return the gradients with the mistake, as a hook on a node of autograd's graph."""
         (sent, *_) = grad_outputs
         return None if sent is None else self.grads(grad_inputs, sent)
 
@@ -75,7 +75,7 @@ class Mistake:
 def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
     """Return typical mistakes in all steps, from the outputs to the inputs.
 
-    A step in a loop runs several times, and each repetition has the same mistake.
+    A step in a loop runs several times and has the same mistake each time.
     """
     found: dict[Key, list[Mistake]] = {}
     for node, code in recorded.steps():
@@ -85,7 +85,7 @@ def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
 
 
 def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
-    """Return the mistake of an author who forgets two clamps, such as those of x and of y."""
+    """Return mistakes in which the author ignored two clamps, such as those of x and of y."""
     gates = [key for key in found if key.what.startswith(AS_IF_NOTHING)]
     pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
     return {
@@ -106,7 +106,7 @@ MOST_GATES = 6
 # Operations that pass a gradient on or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
 OF_VARIANCE = ("var", "std", "varmean", "stdmean")
-FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # their derivatives have a minus
+FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # with a minus in the derivative
 
 
 def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
@@ -206,7 +206,7 @@ def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Gr
 
 
 def _signed(dim: int) -> int:
-    """Return a dim that a node has saved. PyTorch shows -1 as a large unsigned number."""
+    """Return a dim that a node has saved. PyTorch returns -1 as a large unsigned number."""
     return (dim + 2**63) % 2**64 - 2**63
 
 
@@ -272,7 +272,7 @@ def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
 Explanations = dict[Key, tuple[int, ...]]
 """For each mistake, the gradients that it explains."""
 
-# Everything on a path between two forks has the same effect, and the first one says it best.
+# These mistakes have the same effect anywhere between two forks. The first describes it best.
 ON_A_PATH = ("treats ", "has the wrong sign for `")
 OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that a sign is wrong
 
@@ -294,7 +294,7 @@ def find_mistaken_step(
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
         others: Arguments of other calls, which a mistake must explain as well. A call that raises
-            is left out.
+            does not count.
     """
     known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
     named = finding.evidence.get("inputs") or [finding.evidence.get("input", "")]
@@ -402,7 +402,10 @@ def _is_finite(value: Tensor | None) -> bool:
 
 
 def _likeliest(found: Explanations) -> Iterator[Key]:
-    """Yield the likeliest mistake for each wrong gradient. Start with one that explains several."""
+    """Yield the likeliest mistake for each wrong gradient.
+
+    A mistake that explains several gradients comes first.
+    """
     left = {slot for slots in found.values() for slot in slots}
     while left:
         most = max(len(left.intersection(slots)) for slots in found.values())
@@ -422,7 +425,7 @@ def _sentence(inputs: Sequence[str], mistake: Key) -> str:
 
 
 def _fits(rule: str, mistake: Key) -> bool:
-    """Whether a mistake says more than the rule does, and not the same in other words."""
+    """Return whether a mistake says more than the rule, and does not repeat it in other words."""
     what = mistake.what
     if rule == "constant-factor":
         return what.startswith(("leaves out", "forgets"))
@@ -464,7 +467,7 @@ def _explanations(
 
 
 def _proportional(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:
-    """Whether a mistake gives the author's gradient up to a factor, and the truth does not."""
+    """Return whether a mistake, but not the truth, gives the author's gradient up to a factor."""
     if made is None or grad is None or made.numel() < FEWEST or made.is_complex():
         return False
     right = expected.value.to(grad.dtype)
@@ -483,7 +486,7 @@ def _factor(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _equal(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:
-    """Whether a mistake gives the author's gradient."""
+    """Return whether a mistake gives the author's gradient."""
     if (
         made is None
         or grad is None

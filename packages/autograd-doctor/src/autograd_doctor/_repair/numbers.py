@@ -1,4 +1,4 @@
-"""Compute the number that an expression of backward should have, and find a formula for it.
+"""Compute the number that an expression in backward should have, and find a formula for it.
 
 This module handles expressions whose value is a single Python number, such as ``1 - ctx.eps``, or
 the count in ``grad / target.numel()``. ``backward`` runs three times: with the number, with twice

@@ -1,4 +1,4 @@
-"""Run ``forward`` once with autograd, and record its steps: where they are, and their results."""
+"""Run ``forward`` once with autograd, and record the location and the result of each step."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Hook = Callable[[Grads, Grads], Grads | None]
 class Code:
     """The expression in the author's source that executed a step.
 
-    ``call`` repeats the step with another tensor in the place of ``argument``, its first operand.
-    ``operands`` are in the order of the step, in which ``2 * x`` starts with ``x``.
+    ``call`` repeats the step with another tensor in place of ``argument``, its first operand.
+    ``operands`` follow the order of the step's arguments, so those of ``2 * x`` start with ``x``.
     """
 
     file: str
@@ -78,7 +78,7 @@ def _operands(tree: ast.expr, args: Sequence[Any], frame: FrameType) -> Sequence
 
 
 def _is_tensor(node: ast.expr, frame: FrameType) -> bool | None:
-    """Whether the value of an expression is a tensor, or ``None`` if unknown."""
+    """Return whether the value of an expression is a tensor, or ``None`` if unknown."""
     match node:
         case ast.Constant():
             return False
@@ -102,7 +102,7 @@ def _is_tensor(node: ast.expr, frame: FrameType) -> bool | None:
 class Result:
     """A tensor that ``forward`` computed, and the expression that computed it.
 
-    ``value`` is a copy, because ``forward`` may change the tensor later. ``version`` tells whether
+    ``value`` is a copy, because ``forward`` may change the tensor later. ``version`` shows whether
     it did. ``item`` is the position of the tensor if the expression returned several of them.
     """
 
@@ -205,7 +205,7 @@ def _expression_of(frame: FrameType) -> ast.expr | None:
 class RecordedForward:
     """The steps of the author's ``forward`` for one set of inputs, and their graph.
 
-    ``code`` is ``forward`` as a plain callable, or a reference or surrogate in its place.
+    ``code`` is ``forward`` as a plain callable, or a reference or surrogate that replaces it.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class RecordedForward:
 
     @cached_property
     def is_followed(self) -> bool:
-        """Whether autograd returns the expected gradients, because it sees all steps."""
+        """Whether autograd returns the expected gradients, which shows that it sees every step."""
         return all(map(is_right, self.gradients(), self._expected))
 
     def gradients(self) -> Grads:
@@ -256,9 +256,9 @@ class RecordedForward:
                 handle.remove()
 
     def steps(self) -> Sequence[tuple[Any, Code]]:
-        """Return the nodes of the author's steps with their expressions, from the outputs on.
+        """Return the nodes of the author's steps with their expressions, starting at the outputs.
 
-        Empty if there are too many nodes.
+        Return an empty list if there are too many nodes.
         """
         found = []
         seen = {it.grad_fn for it in self._run.args if isinstance(it, Tensor)}
@@ -278,5 +278,5 @@ Record = Callable[[Evidence], RecordedForward]
 
 
 def shortened(text: str) -> str:
-    """Return the beginning of an expression for a sentence."""
+    """Shorten an expression for a sentence."""
     return textwrap.shorten(text, LONGEST, placeholder=" …")

@@ -175,7 +175,7 @@ class Question:
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
-    """Whether at least one of the gradients in ``wrong`` is now correct.
+    """Return whether at least one of the gradients in ``wrong`` is now correct.
 
     If ``wrong`` is empty, any correct gradient counts.
     """
@@ -183,7 +183,7 @@ def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
 
 
 def is_right(grad: Any, expected: Expected) -> bool:
-    """Whether a gradient is correct. ``None`` counts as zeros."""
+    """Return whether a gradient is correct. ``None`` counts as zeros."""
     if grad is None:
         grad = torch.zeros_like(expected.value)
     if not isinstance(grad, Tensor) or grad.shape != expected.value.shape:
@@ -208,7 +208,7 @@ def question_of(evidence: Evidence) -> Question | None:
 
 
 def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
-    """Whether a forward pass returned the same values as the reference."""
+    """Return whether a forward pass returned the same values as the reference."""
     expected = evidence.values.reference_outputs or ()
     outputs = [out for out in returned if isinstance(out, Tensor)]
     if len(outputs) != len(expected):

@@ -44,15 +44,15 @@ from autograd_doctor._repair.source import Fix, Method, changes_of, scope_in
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.5  # seconds for new tries; the results so far are still verified after that
-MORE_SECONDS = 0.2  # seconds for formulas, and for pairs that fix all gradients together
+SECONDS = 0.5  # seconds to try new edits; after that, the search only verifies its results
+MORE_SECONDS = 0.2  # more seconds for formulas, and for pairs that fix all gradients together
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients correct
-PARTIAL = 12  # edits that fix the same gradients, for pairs
-FIRST_OF_TWO = 2  # edits that fix some of the gradients, each to be combined with a second edit
+PARTIAL = 12  # edits that correct the same gradients and are combined with other edits
+FIRST_OF_TWO = 2  # edits that correct some gradients and are each combined with a second edit
 FORMULAS_FITTING = 8  # formulas that make the same gradients correct; the simplest come first
-MOST_ALIKE = 6  # pairs of the same edit
-FORMULAS = 1.35  # formulas are compared before edits that cost more than this
+MOST_ALIKE = 6  # pairs of places, for each edit that is made twice
+FORMULAS = 1.35  # the search tries formulas before edits that cost more than this
 # Kinds of edits that formulas contain.
 AS_FORMULAS = ("a factor", "a composed factor", "a wide factor", "a projection")
 LIKELY = 1.2  # an edit that costs at most this is combined with every other one
@@ -175,7 +175,7 @@ def _first_verified(
     """Return the first repair that removes all errors.
 
     If there is none, return the first repair that removes one of several errors. Unless ``patient``
-    is set, do not look further if the values are right and only an error of another kind is left.
+    is set, stop at a repair that makes the values right and leaves only an error of another kind.
     """
     partial = None
     try:
@@ -335,7 +335,7 @@ def _with_shapes_kept(
 
 
 def _is_a_length(node: ast.AST) -> bool:
-    """Whether an expression calculates with lengths, counts or whole shapes."""
+    """Return whether an expression calculates with lengths, counts or whole shapes."""
     kinds = ast.BinOp | ast.Subscript | ast.Call | ast.Tuple | ast.Attribute
     if not isinstance(node, kinds) or isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
         return False
@@ -377,14 +377,14 @@ def _with_formulas(
     edits: Sequence[Edit],
     deadline: float,
 ) -> Iterator[Candidate]:
-    """Yield formulas, factors in comprehensions, then pairs of edits with a formula, then likely
-    edits in several places.
+    """Yield formulas, and the candidates that the search tries directly after the formulas.
 
-    Formulas that make only some of the gradients correct are appended to ``some``.
+    These are factors in comprehensions, pairs of edits with a formula, and the same edit at several
+    places, in this order. Append formulas that make only some of the gradients correct to ``some``.
     """
     found, partly = _formulas(runner, backward, wrong, concerns)
     by_cost = sorted(found, key=_cost)
-    for _, alike in groupby(by_cost, _cost):  # only a few of them are needed
+    for _, alike in groupby(by_cost, _cost):  # the caller needs only a few of them
         candidates = [it for fix in alike for it in _candidate(fix)]
         yield from sorted(candidates, key=lambda it: it.rank)
     some += partly
@@ -517,7 +517,7 @@ Paired = set[frozenset[int]]
 def _complementary(some: Sequence[Partial], paired: Paired) -> Iterator[Together]:
     """Yield pairs of edits that each correct some gradients and together correct all of them.
 
-    Pairs in ``paired`` are left out, and the new pairs are added to it.
+    Skip the pairs in ``paired``, and add the new pairs to it.
     """
     groups: dict[tuple[bool, ...], list[Edit]] = {}
     for ((_, edit),), right in sorted(some, key=lambda it: it[0][0][1].cost):
@@ -548,10 +548,9 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield the same edit at all places in a line, at all places in a method, and at pairs of
-    places.
+    """Yield the same edit at several places, because authors often repeat a mistake.
 
-    Authors often make the same mistake more than once.
+    The places are all places in a method, all places in a line, or two places.
     """
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:

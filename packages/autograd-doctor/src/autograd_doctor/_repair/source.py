@@ -252,7 +252,7 @@ Span = tuple[int, int, int, int]  # first line and column, last line and column;
 
 
 def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return the changes to the source file. Empty if the edits cannot be written into the file."""
+    """Return the changes to the source file, or ``()`` if the edits cannot be written into it."""
     written = [_written(method, edit) for edit in edits]
     known = sorted((it for it in written if it is not None), reverse=True)
     if len(known) < len(edits):
@@ -261,7 +261,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
         return ()  # two spans overlap
     lines = [line.rstrip("\n") for line in method.lines]
     groups: list[list[tuple[Span, str]]] = []
-    for span, text in known:  # from the last to the first
+    for span, text in known:  # from the last span to the first
         if groups and span[2] >= groups[-1][-1][0][0]:
             groups[-1].append((span, text))
         else:

@@ -66,10 +66,8 @@ def with_search(
 ) -> Iterator[Finding]:
     """Yield the findings, and attach a search to each finding that might have a repair.
 
-    An error about wrong values also gets a trace.
-
     If there are several errors, only the first error gets a search, because the other errors can be
-    consequences of the first.
+    consequences of the first. If the first error is about wrong values, it also gets a trace.
     """
     first = next((found for found in findings if found.severity == "error"), None)
     # A gradient of 0 would be correct for a step function, but no author wants that.
@@ -130,7 +128,7 @@ def find_repair(
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
     backward = method_of(function, "backward")
     if backward and ast.unparse(backward.tree).count(".saved_tensors") > 1:
-        known.add("saved-twice")  # without a right gradient, this has not been examined
+        known.add("saved-twice")  # with wrong gradients, the diagnosis does not examine this
     held = _whole_numbers(case, seed)
     verified = partial(_verified, case, findings, seed, finding, others, told, known, held)
     with suppress(TimeUp), time_limit(SECONDS):
@@ -140,9 +138,10 @@ def find_repair(
 
 
 def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding) -> Clue | None:
-    """Return what explains the wrong gradients, or ``None`` if unknown.
+    """Return a clue to the cause of the wrong gradients, or ``None`` if the cause is unknown.
 
-    This is a step of ``forward`` or, if no step explains them, an expression of ``backward``.
+    The clue names steps of ``forward`` or, if no step explains the gradients, expressions of
+    ``backward``.
 
     Args:
         case: The diagnosed case.
@@ -174,7 +173,7 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
 
 
 def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with other numbers in the place of zeros, such as points on an axis."""
+    """Yield the arguments with every zero replaced. Points on an axis, for example, have zeros."""
     zeros = [is_float(value) and bool((value == 0).any()) for value in case.args]
     if any(zeros):
         pairs = zip(case.args, zeros, strict=True)
@@ -185,8 +184,9 @@ def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
 def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:
     """Return a function that records code in the author's file, once for each set of inputs.
 
-    Autograd must differentiate this code as expected. It is ``forward``, or else the surrogate or
-    reference. If none of them fits, it is ``forward``.
+    The candidates are ``forward``, unless a surrogate gradient is declared, and then the declared
+    surrogate or reference if it is in the same file. Choose the first candidate that autograd
+    differentiates as expected, or else the first candidate. Return ``None`` if there is none.
     """
     function = case.subject.function
     assert function is not None
@@ -240,7 +240,7 @@ def _verified(
 ) -> Repair | None:
     """Return a repair that names the inputs on which a Function is correct, or ``None``.
 
-    ``others`` are all inputs to try, and ``told`` holds the names of those that the repair names.
+    ``others`` holds all inputs to try. The repair names only those whose names are in ``told``.
     """
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
@@ -290,7 +290,7 @@ def _is_no_better(
     errors: Collection[str],
     known: Collection[str],
 ) -> bool:
-    """Whether the original Function has the same errors on these inputs, but not on the example.
+    """Return whether the original Function has the same errors here, but not on the example.
 
     If the finding is about wrong values, only exceptions, wrong shapes and NaN count.
     """
@@ -301,7 +301,7 @@ def _is_no_better(
 
 
 def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
-    """Whether ``forward`` returns finite values and never divides by 0."""
+    """Return whether ``forward`` returns finite values and never divides by 0."""
     with _Quotients() as quotients:  # type: ignore[no-untyped-call]
         return _accepts(case, args, seed) and quotients.are_finite
 
@@ -348,7 +348,7 @@ def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
 def _findings_on(
     case: Case, args: Sequence[Any], seed: int, *, explained: bool = False
 ) -> Findings:
-    """Return the findings for another call. Only gradients and their values are examined."""
+    """Return the findings for another call. Examine only the gradients and their values."""
     there = _there(case, args)
     (found,) = there.judge(there.collect_values(seed + 2, explained=explained), seed + 2)
     return found
@@ -417,7 +417,7 @@ def _sentence(errors: Sequence[Finding]) -> str:
 def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
     """Return the inputs that findings about wrong values name.
 
-    Empty if one of them names no input.
+    Return an empty set if an error is not about wrong values or names no input.
     """
     named: set[str] = set()
     for found in findings:
@@ -430,7 +430,7 @@ def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
 
 
 def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
-    """Return the Jacobians for an input, or ``None`` if they are too large to plot."""
+    """Return the Jacobians for an input, or ``None`` if they cannot be computed."""
     with suppress(CannotDiagnoseError), redirect_stdout(io.StringIO()):
         pairs = compute_jacobians(function, args).pairs
         return next((pair for pair in pairs if pair.input == named), None)
@@ -449,7 +449,7 @@ def _is_new(found: Finding, rules: Collection[str]) -> bool:
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
     """Return evidence with expected gradients, even if ``backward`` raised.
 
-    In that case, a replacement for ``backward`` is used that returns no gradients.
+    In that case, use a replacement for ``backward`` that returns no gradients.
     """
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
@@ -489,15 +489,15 @@ def _other_inputs(case: Case, seed: int) -> Iterator[tuple[str, tuple[Any, ...]]
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a number could be a length or count, such as a chunk size.
+    """Return whether a number could be a length or count, such as a chunk size.
 
-    If it could, the number is also replaced with 1, for example to create several chunks.
+    If so, the verification also replaces the number with 1, for example to create several chunks.
     """
     return type(value) is int and value > 1
 
 
 def _iterations(case: Case) -> set[int]:
-    """Return the positions of numbers of iterations, as in ``for _ in range(steps)``.
+    """Return the positions of arguments that count iterations, as in ``for _ in range(steps)``.
 
     With a single iteration, a solver does not converge, and its gradient is wrong.
     """
@@ -524,8 +524,8 @@ def _another(value: Any) -> Any:
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return random integers up to the tensor's largest integer, or random flags for a bool tensor.
 
-    If all integers are distinct, they could be a permutation, so they are only shuffled. The rows
-    of a mask are shuffled too, because True may only follow True within a row.
+    If all integers are distinct, only shuffle them, because they could be a permutation. Also
+    shuffle the rows of a bool mask, because each row may have to start with its True values.
     """
     if value.dtype == torch.bool and value.dim() > 1 and len(value) > 1:
         shuffled = value.flip(0) if len(value) < FEW else value[_order(len(value), rng, value)]
@@ -551,8 +551,8 @@ def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments with one length changed in all tensors that have it.
 
     Usually, the length is reduced by 1. If the Function does not accept this, the length is
-    increased by 1, because a length of another tensor may be half of it. If this is not accepted
-    either, the length is doubled, because another length may have to divide it.
+    increased by 1, because a length of another tensor may be half of it. If the Function does not
+    accept this either, the length is doubled, because another length may have to divide it.
     """
     for length in islice(_lengths(case), LENGTHS):
         for change in (with_other_length, _with_one_more, _with_twice_the_length):
@@ -571,7 +571,8 @@ def _lengths(case: Case) -> dict[int, None]:
 def _with_one_more(value: Any, length: int) -> Any:
     """Append a changed copy of the first slice along each dim of this length.
 
-    If all integers are distinct, the next integer is appended, so that a permutation stays one.
+    If the integers of a 1-D tensor are distinct, append the next integer, so that a permutation
+    stays a permutation.
     """
     if not isinstance(value, Tensor):
         return value
@@ -593,7 +594,7 @@ def _are_distinct(integers: Tensor) -> bool:
 def _with_twice_the_length(value: Any, length: int) -> Any:
     """Append a changed copy of a tensor along each dim of this length.
 
-    The integers in the copy are larger if all integers are distinct, so that a permutation stays a
+    If all integers are distinct, the integers in the copy are larger, so that a permutation stays a
     permutation.
     """
     if not isinstance(value, Tensor):
@@ -612,8 +613,8 @@ def _with_twice_the_length(value: Any, length: int) -> Any:
 def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield inputs on which an edit fails if it is right by coincidence.
 
-    A value may always be positive or close to 0, and two lengths may be equal. The reports mention
-    these inputs only as other values.
+    In all other inputs, every value may be positive or close to 0, and two lengths may be equal.
+    The report calls these inputs "other values".
     """
     signs = [1.0, -1.0] * len(case.args)
     for what, factors in (
@@ -646,12 +647,12 @@ def _with_length_1(value: Any, length: int) -> Any:
 
 
 def _is_mask(value: Tensor) -> bool:
-    """Whether a floating-point tensor contains only 0 and 1, and both of them, as a mask does."""
+    """Return whether a tensor is real and contains 0, 1 and no other values, as a mask does."""
     return not value.is_complex() and {*value.unique().tolist()} == {0, 1}
 
 
 def _accepts(case: Case, args: Sequence[Any], seed: int) -> bool:
-    """Whether ``forward`` returns finite values."""
+    """Return whether ``forward`` returns finite values."""
     run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
     return not isinstance(run, Failure) and all(bool(it.isfinite().all()) for it in run.tensors)
 

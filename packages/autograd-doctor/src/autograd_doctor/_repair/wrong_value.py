@@ -1,10 +1,10 @@
-"""Find the expression of ``backward`` whose value is wrong, and the value that it should have.
+"""Find the expression in ``backward`` whose value is wrong, and the value that it should have.
 
 ``forward`` runs once with autograd, which gives the value and the gradient of each result in
-``forward``. Then ``backward`` runs with one of these in the place of one of its own expressions. If
-a wrong gradient becomes right, this expression is wrong, and what follows is right. This explains
-mistakes that no small edit repairs, such as two mistakes in one line, or a value that ``backward``
-computes again in a different way.
+``forward``. Then ``backward`` runs with one of these in place of one of its own expressions. If a
+wrong gradient becomes right, this expression is wrong, and the code after it is right. This
+explains mistakes that no small edit repairs, such as two mistakes in one line, or a value that
+``backward`` recomputes in a different way.
 
 The same value must help on the example and on other inputs.
 """
@@ -45,12 +45,12 @@ Numbers = tuple[int, ...]
 
 Substitute = tuple[Numbers, int, bool]
 """The numbers of an expression of ``backward``, the number of a result of ``forward``, and whether
-the gradient of this result takes the place of the expression, and not its value.
+the gradient of this result replaces the expression, and not its value.
 """
 
 
 class _Values:
-    """Records the value of each expression of ``backward``, or replaces one of them."""
+    """A recorder of the values of expressions in ``backward``, which can also replace a value."""
 
     def __init__(self, nodes: Sequence[ast.expr]) -> None:
         self._nodes = nodes
@@ -93,8 +93,8 @@ def find_wrong_value(
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        others: Arguments of other calls, in which the value must help as well. The example may be
-            special, such as points on an axis. A call that raises is left out.
+        others: Arguments of other calls, in which the value must help as well, because the example
+            may be special, such as points on an axis. A call that raises does not count.
     """
     runner = InProcess(subject, (), seed, lambda _: None)
     method = runner.methods.get("backward")
@@ -201,7 +201,7 @@ def _holding(
 ) -> dict[Substitute, Slots]:
     """Return the substitutes that also give the right gradients in another call.
 
-    A substitute stays if it cannot be tried there.
+    Keep a substitute that cannot be tried in the other call.
     """
     true = recorded.gradients_with(())
     if not true or any(grad is None for grad in true):
@@ -232,9 +232,9 @@ def _substitutes(
     recorded: RecordedForward,
     only: Collection[Substitute] | None,
 ) -> Iterator[tuple[Substitute, Tensor]]:
-    """Yield values and gradients of results of ``forward`` that fit into an expression's place.
+    """Yield values and gradients of results of ``forward`` that can replace an expression.
 
-    The gradient of an input is left out, because it is what ``backward`` has to return.
+    Skip the gradient of an input, because ``backward`` has to return this gradient.
     """
     inputs = [it.value for it in question.expected[0]]
     offered: list[tuple[int, bool, Tensor]] = []
@@ -263,7 +263,7 @@ def _substitutes(
 def _gradients(recorded: RecordedForward) -> Iterator[tuple[int, Tensor]]:
     """Yield the gradients of the results of ``forward``, if autograd knows them.
 
-    Of several results with the same gradient, only the last one counts. It is the result of the
+    If several results have the same gradient, yield only the last one, which is the result of the
     largest expression.
     """
     if not recorded.is_followed:

@@ -148,7 +148,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 
 def _settled(evidence: Evidence) -> bool:
-    """Whether finite-difference slopes confirmed the gradient, so that no Jacobian was needed."""
+    """Return whether slopes along random directions confirmed the gradient, without a Jacobian."""
     expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.values.jacobian and evidence.values.slopes is not None

@@ -337,7 +337,7 @@ def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
 
 
 def _sums_to(got: torch.Size, want: torch.Size) -> bool:
-    """Whether autograd would silently sum a gradient of shape ``got`` to the shape ``want``."""
+    """Return whether autograd would silently sum a gradient of shape ``got`` to shape ``want``."""
     if len(got) < len(want):
         return False
     trailing = got[len(got) - len(want) :]
@@ -379,7 +379,7 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
 # Rules about the dtype and the device of the gradients that backward returns.
 # --------------------------------------------------------------------------------------------------
 
-# PyTorch's operation has no kernel for the dtype.
+# Parts of PyTorch's error messages if an operation has no kernel for the dtype.
 UNSUPPORTED = (
     "not implemented for",
     "Low precision dtypes not supported",
@@ -435,7 +435,7 @@ _NUMPY = (
 
 
 def _coarser(got: str, want: str) -> bool:
-    """Whether dtype ``got`` is less precise than dtype ``want``."""
+    """Return whether dtype ``got`` is less precise than dtype ``want``."""
     lost, kept = (torch.finfo(getattr(torch, dtype)).eps for dtype in (got, want))
     return lost > kept
 

@@ -89,11 +89,10 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
-    # Compare the sizes one by one, because the smaller of two sums can be the larger sum for other
-    # inputs.
+    # Compare the sizes one by one. Which of the two sums is larger can depend on the inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None
-    # if the count is 0, backward computes nothing that could be compared
+    # if plain autograd runs no operation, there is nothing to compare
     if not 0 < ordinary.operations <= function.operations:
         return None
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}

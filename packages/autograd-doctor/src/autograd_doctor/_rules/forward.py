@@ -43,7 +43,8 @@ def missing_staticmethod(evidence: Evidence) -> Match | None:
     names = evidence.contract.instance_methods
     if not names:
         return None
-    severity: Severity = "error" if evidence.forward.failure else "warning"  # apply calls it
+    # only a warning if apply can call the method
+    severity: Severity = "error" if evidence.forward.failure else "warning"
     methods = " and ".join(quoted(names))
     verb = (
         "is an instance method, but it must be a static method"
@@ -169,7 +170,7 @@ _STATISTICS = (
 
 
 def _may_be_statistics(evidence: Evidence, position: int) -> bool:
-    """Whether a changed input could be running statistics, as in batch normalization.
+    """Return whether a changed input could be running statistics, as in batch normalization.
 
     Running statistics are floating-point tensors that do not require grad and whose version counter
     increases.
@@ -318,7 +319,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
 
 
 def _stepped(output: Tensor) -> bool:
-    """Whether an output contains only whole numbers, and not only zeros."""
+    """Return whether an output contains only whole numbers, and not only zeros."""
     return bool(output.any()) and bool((output == output.round()).all())
 
 

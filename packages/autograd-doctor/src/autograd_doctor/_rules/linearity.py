@@ -155,7 +155,7 @@ def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
 
 
 def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding errors, including those of terms that cancel."""
+    """Return whether two gradients agree up to rounding errors, also those of terms that cancel."""
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
@@ -221,7 +221,7 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _multiple(grad: Tensor, of: Tensor) -> float | None:
-    """Return the number c with ``grad = c · of``, or ``None`` if no number fits."""
+    """Return the number c such that ``grad = c · of``, or ``None`` if no number fits."""
     if grad.is_complex():
         return None
     c = float((grad * of).sum() / (of * of).sum())
@@ -229,7 +229,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
-    """Whether each element agrees relative to its own size, not relative to the largest one."""
+    """Return whether each element agrees relative to its own size, not to the largest element."""
     return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 

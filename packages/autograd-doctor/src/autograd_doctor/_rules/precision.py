@@ -204,7 +204,7 @@ def _cast(evidence: Evidence) -> Match | None:
 
 
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a dtype can represent every element of a nonzero gradient exactly."""
+    """Return whether a dtype can represent every element of a nonzero gradient exactly."""
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
@@ -236,7 +236,7 @@ def _stairs(evidence: Evidence) -> Match | None:
 
 
 def _is_short(evidence: Evidence, slot: int) -> bool:
-    """Whether ``backward`` returns a gradient that is not in float64.
+    """Return whether ``backward`` returns a gradient that is not in float64.
 
     A different rule reports this gradient.
     """

@@ -28,7 +28,7 @@ def labeled(m: Mismatch) -> str | None:
 
 
 def _explains(m: Mismatch, holds: Tensor) -> bool:
-    """Whether a region contains all incorrect elements and no correct element except zeros."""
+    """Return whether a region contains all incorrect elements and, except zeros, no correct one."""
     right_inside = m.known & ~m.wrong & holds
     right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
     return (
@@ -118,10 +118,10 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
 
 
 def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
-    """Return "at `x[:, 1:]`", for example, if all incorrect elements lie in this slice.
+    """Name the slice that contains all incorrect elements, as in "at `x[:, 1:]`".
 
-    The slice must contain no correct elements. ``right`` marks only correct elements that are not
-    0, because a zero may be correct by chance.
+    Return ``""`` if this slice also contains correct elements. ``right`` marks only correct
+    elements that are not 0, because a zero may be correct by chance.
     """
     if int(wrong.sum()) < 2:
         return ""
@@ -145,8 +145,8 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 def by_norm(m: Mismatch) -> str:
     """Name the argument that separates the norms of incorrect slices from those of correct slices.
 
-    If ``forward`` clamps a norm, as in ``max(norm, eps)``, the derivative changes at the number
-    ``eps``.
+    If ``forward`` clamps a norm, as in ``max(norm, eps)``, the derivative changes where the norm
+    equals ``eps``.
     """
     numbers = {m.evidence.name(i): as_number(v) for i, v in enumerate(m.evidence.inputs)}
     for axis in reversed(range(m.input.dim() if m.input.dim() > 1 else 0)):
@@ -210,7 +210,7 @@ def region(m: Mismatch) -> str | None:
 
 
 def _is_a_slice(m: Mismatch) -> bool:
-    """Whether the incorrect elements fill a slice although the input is not sorted.
+    """Return whether the incorrect elements fill a slice although the input is not sorted.
 
     In this case, a bound on the input values may separate the elements only by chance.
     """
@@ -348,7 +348,7 @@ def _bound(m: Mismatch, low: float, high: float) -> str:
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:
-    """Whether an element is incorrect if and only if its value occurs more than once."""
+    """Return whether an element is incorrect if and only if its value occurs more than once."""
     x = m.input
     _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
     tied = counts[inverse] > 1

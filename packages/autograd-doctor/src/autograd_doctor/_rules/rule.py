@@ -1,4 +1,4 @@
-"""Define what a rule is, and helpers that several rules share."""
+"""The ``Rule`` class, and helpers that several rules share."""
 
 from __future__ import annotations
 
@@ -45,10 +45,9 @@ class Rule:
     """A check for one kind of mistake.
 
     ``after``, ``explains`` and ``by_design`` hold names of rules or of families of rules. If a rule
-    in ``after`` reports an error, the findings of this rule are not reported. If this rule reports
-    an error, the findings of the rules in ``explains`` are not reported. The findings of the rules
-    in ``by_design`` are not reported even if the user declares that this rule's finding is
-    intentional.
+    in ``after`` reports an error, this rule does not run. If this rule reports an error, the rules
+    in ``explains`` do not run. If the user declares that this rule's finding is intentional, the
+    rules in ``by_design`` do not run.
     """
 
     name: str
@@ -77,8 +76,9 @@ class Rule:
         )
 
 
-# If one of these rules reports an error, gradients cannot be judged: they are missing or belong to
-# other values. The list omits mutates-input, because its gradients can still be judged.
+# If one of these rules reports an error, the doctor cannot judge the gradients, because they are
+# missing or belong to other values. The list omits mutates-input, after which the doctor can still
+# judge the gradients.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -179,7 +179,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether ``backward`` itself returns the expected gradient with its last two dims swapped."""
+    """Return whether ``backward`` returns the expected gradient with its last two dims swapped."""
     if (
         evidence.contract.direct is None
         or position not in evidence.wanted

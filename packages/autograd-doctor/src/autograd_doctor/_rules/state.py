@@ -133,7 +133,7 @@ _USED_UP = (
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about repetition. If two runs of the same call differ, other comparisons mean nothing.
+# Rules about repetition. If two runs of the same call differ, other comparisons are meaningless.
 # --------------------------------------------------------------------------------------------------
 
 COMPARISONS = (

@@ -62,7 +62,7 @@ def _ratio(m: Mismatch) -> float | None:
     factor = float((truth * actual).sum()) / norm
     loose = Expected(factor * m.truth, m.expected.tolerance * max(1.0, abs(factor)))
     fits = bool(within(m.actual, loose)[m.known].all())
-    is_zero = abs(factor) < ROUNDING  # nothing is left of the gradient but rounding errors
+    is_zero = abs(factor) < ROUNDING  # the gradient contains only rounding errors
     return factor if not is_zero and fits and (not m.coarse or m.fits(factor * m.truth)) else None
 
 
@@ -106,9 +106,10 @@ def _origin(m: Mismatch, size: float) -> str:
 
 
 def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
-    """Whether a number explains the factor in every other call, at least once with another value.
+    """Return whether a number explains the factor in every other call.
 
-    A number that comes from a shape counts as different if the shapes differ.
+    In at least one of them, the number must have a different value. A number that comes from a
+    shape counts as different if the shapes differ.
     """
     here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
     for other in m.evidence.values.resized:
@@ -282,7 +283,7 @@ def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
-    """Whether the constant ``k`` is plausible for a term of the product rule.
+    """Return whether the constant ``k`` is plausible for a term of the product rule.
 
     A plausible constant is 1/2, 1, 2, an argument of the call, or one of these divided by the
     length of the summed dim, as in a mean. If a sum over a dim has several results, any constant is
@@ -515,10 +516,10 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 
 def _is_glue(cut: str, *, of_reference: bool) -> bool:
-    """Whether a path consists only of operations that are not worth naming in the report.
+    """Return whether a path consists only of operations that are not worth naming in the report.
 
-    These are operations such as views and additions, and any arithmetic of a reference, because the
-    author may have written it differently.
+    Such operations are views and additions, for example. In a reference, they include all
+    arithmetic, because the author may have written it differently in ``forward``.
     """
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     glue = (*GLUE, *ARITHMETIC) if of_reference else GLUE
@@ -553,7 +554,7 @@ def _row_term(m: Mismatch) -> str | None:
         if length < 3 or (len(axes) == residual.dim() > 1 and length < FEWEST):
             continue
         if _spanned(m, residual, [m.truth], axes):
-            return None  # another factor for each slice, and no missing term
+            return None  # each slice has its own factor, and no term is missing
         if _spanned(m, residual, [constant], axes):
             return _reduced(m, where, "constant")
         for name, tensor in _at_hand(m):
@@ -565,7 +566,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def factors_by_slice(m: Mismatch) -> str:
-    """Describe a gradient that is the expected one times another factor in each slice."""
+    """Describe a gradient that is the expected one times a different factor in each slice."""
     residual = m.actual - m.truth
     if m.coarse or residual.is_complex() or residual.dim() < 2 or not bool(m.known.all()):
         return ""
@@ -628,7 +629,7 @@ def _quoted(name: str) -> str:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether each slice of the error is a linear combination of the same slices of the basis.
+    """Return whether each slice of the error is a linear combination of slices of the basis.
 
     A slice extends over the dims in ``axes``.
     """

@@ -30,7 +30,7 @@ SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
-# Parts of functorch's errors if the number of outputs differs from the number of batch dims.
+# Parts of functorch's error messages if the numbers of outputs and batch dims differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
     "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
@@ -45,7 +45,7 @@ NO_GRAPH = (
     "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
     "grad mode unchanged: what `vmap` returns now has no graph."
 )
-USERS_EXCEPTION = "Observed exception"  # dynamo's message if the traced code fails
+USERS_EXCEPTION = "Observed exception"  # Dynamo's message if the traced code raises
 
 
 @rule(

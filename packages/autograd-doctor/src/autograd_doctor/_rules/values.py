@@ -94,25 +94,31 @@ def unconjugated(m: Mismatch) -> Tensor | None:
 
 
 def wrong_where_used_again(m: Mismatch) -> bool:
-    """Whether each incorrect element affects several outputs, while other elements affect one."""
+    """Return whether the gradient is incorrect only for elements that affect several outputs.
+
+    At least one other element must affect only one output.
+    """
     reach = _reach(m)
     return reach is not None and _splits(m, reach.sum(0))
 
 
 def wrong_where_shared(m: Mismatch) -> bool:
-    """Whether each incorrect element shares an output with others, while other elements do not."""
+    """Return whether the gradient is incorrect only for elements that share an output with others.
+
+    At least one other element must not share its outputs.
+    """
     reach = _reach(m)
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
 
 
 def all_used_again(m: Mismatch) -> bool:
-    """Whether each element affects several outputs, and enough elements are incorrect to judge."""
+    """Return whether all elements affect several outputs, and enough are incorrect to judge."""
     reach = _reach(m)
     return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
 
 
 def one_term_kept(m: Mismatch) -> bool:
-    """Whether each incorrect element equals a single term of its expected gradient."""
+    """Return whether each incorrect element equals a single term of its expected gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.is_complex():
         return False
@@ -124,7 +130,10 @@ def one_term_kept(m: Mismatch) -> bool:
 
 
 def _splits(m: Mismatch, count: Tensor) -> bool:
-    """Whether each incorrect element has a count above 1, while other elements have count 1."""
+    """Return whether every incorrect element has a count above 1.
+
+    At least one correct element must have a count of 1.
+    """
     count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
     once = (count == 1) & known
     return bool(once.any()) and not bool((wrong & (count < 2)).any())
@@ -177,13 +186,13 @@ def _one_grad_output(m: Mismatch) -> Tensor | None:
 
 
 def wrong_dim(m: Mismatch) -> str | None:
-    """The gradient is incorrect for the dim in this call but would be correct for another dim."""
+    """Test whether the incorrect gradient would be correct for another dim."""
     how = _right_when(m, "dim-argument")
     return how and f"the gradient of `{m.name}` is wrong for this call, but right {how}"
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """The gradient is correct for each slice along dim 0 but incorrect for the whole batch."""
+    """Test whether the incorrect gradient would be correct for each slice along dim 0."""
     how = _right_when(m, "batch")
     return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
@@ -201,14 +210,14 @@ def _right_when(m: Mismatch, kind: str) -> str | None:
 
 
 def other_dim(evidence: Evidence) -> Match | None:
-    """The gradient is correct on the example but incorrect if the call selects another dim."""
+    """Report a gradient that is correct on the example but incorrect for another dim."""
     return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
 
 
 def other_batch(evidence: Evidence) -> Match | None:
-    """The gradient is correct on the example but incorrect for a slice or for a longer batch.
+    """Report a gradient that is correct on the example but incorrect for a slice or a longer batch.
 
-    A declared surrogate is not checked, because it may mix slices that ``forward`` keeps separate.
+    Do not check a declared surrogate, because it may mix slices that ``forward`` keeps separate.
     """
     if mismatches(evidence) or evidence.values.surrogate:
         return None
@@ -236,7 +245,7 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
-    """``forward`` is piecewise constant, so the gradient should be 0, but it is nonzero."""
+    """Test whether the gradient is nonzero although ``forward`` is piecewise constant."""
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
@@ -254,7 +263,7 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
 
 
 def swapped_gradients(m: Mismatch) -> str | None:
-    """The gradient of this input and the gradient of another input are swapped."""
+    """Test whether the gradients of this input and of another input are swapped."""
     others = mismatches(m.evidence)
     for other in others:
         if m.fits(other.truth) and other.fits(m.truth):
@@ -267,7 +276,7 @@ def swapped_gradients(m: Mismatch) -> str | None:
 
 
 def missing_gradient(m: Mismatch) -> str | None:
-    """The gradient is missing or zero, but the expected gradient is not zero."""
+    """Test whether the gradient is missing or zero although the expected gradient is not zero."""
     raw, depends = m.evidence.contract.direct, "the output depends on"
     if m.evidence.values.surrogate:  # the true gradient of the output may be zero
         depends = "the declared surrogate depends on"
@@ -284,7 +293,7 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 
 def extra_gradient(m: Mismatch) -> str | None:
-    """``backward`` returns a gradient for an input that the output should not depend on."""
+    """Test whether ``backward`` returns a gradient for an input that does not affect the output."""
     e = m.evidence
     if bool(m.truth.nan_to_num().any()):
         return None
@@ -306,7 +315,7 @@ def extra_gradient(m: Mismatch) -> str | None:
 
 
 def non_finite(m: Mismatch) -> str | None:
-    """The gradient is nan or infinite where the expected gradient is finite."""
+    """Test whether the gradient is nan or infinite where the expected gradient is finite."""
     bad = m.known & ~torch.isfinite(m.actual)
     if not bool(bad.any()):
         return None
@@ -327,7 +336,7 @@ def _nan_line(evidence: Evidence) -> str:
 def _hint_at_nan(evidence: Evidence, limit: bool = False) -> str:
     """Return the hint for a line with a nan.
 
-    If ``limit``, the true gradient there is not 0, so a mask would not give the right value.
+    If ``limit`` is true, the true gradient there is not 0, so a mask would give a wrong value.
     """
     direct = evidence.contract.direct
     if direct is None or not direct.nan_cause:
@@ -349,7 +358,7 @@ def _hint_at_nan(evidence: Evidence, limit: bool = False) -> str:
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
-    """The gradient is nan at a kink of ``forward``. No convention for kinks allows nan."""
+    """Report a gradient that is nan at a kink of ``forward``. No convention allows nan there."""
     vjp = evidence.values.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
@@ -380,7 +389,8 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
     return None
 
 
-MORE_THAN_ROUNDING = 0.1  # two elements that get the gradient of one are wrong by half of the sum
+# relative to the largest gradient; if two equal elements each get the whole gradient, it is 1
+MORE_THAN_ROUNDING = 0.1
 SHARE = (
     "If equal elements share a maximum, divide the gradient by their number, or give it to only "
     "one of them."
@@ -388,9 +398,10 @@ SHARE = (
 
 
 def wrong_at_ties(evidence: Evidence) -> Match | None:
-    """The gradients of equal elements do not add up to the derivative with respect to all of them.
+    """Report equal elements whose gradients have an incorrect sum.
 
-    Each convention for ties keeps this sum.
+    The sum must equal the derivative along the direction in which these elements change together.
+    Every convention for ties satisfies this.
     """
     vjp, ties = evidence.values.vjps.get(RANDOM), evidence.values.ties
     if vjp is None or vjp.failure or ties is None or evidence.values.surrogate:
@@ -456,12 +467,12 @@ def _at(grads: Sequence[Tensor | None], places: Sequence[Tensor]) -> Tensor:
 
 
 def flipped_sign(m: Mismatch) -> str | None:
-    """The gradient and the expected gradient have opposite signs."""
+    """Test whether the gradient and the expected gradient have opposite signs."""
     return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """``backward`` swaps the last two dims, or uses the Jacobian instead of its transpose."""
+    """Test whether ``backward`` swaps the last two dims or does not transpose the Jacobian."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
@@ -474,7 +485,7 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """A conjugate is missing in the local derivative, or the whole gradient is conjugated."""
+    """Test whether a conjugate is missing, or whether the whole gradient is conjugated."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
@@ -496,7 +507,7 @@ def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
 
 
 def missing_cross_terms(m: Mismatch) -> str | None:
-    """``backward`` uses only the diagonal of the Jacobian."""
+    """Test whether ``backward`` uses only the diagonal of the Jacobian."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
     g = e.values.vjps[RANDOM].grad_outputs[0]
@@ -520,7 +531,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 
 def duplicate_index(m: Mismatch) -> str | None:
-    """The gradient is correct for elements used once but incorrect for elements used repeatedly."""
+    """Test whether the gradient is incorrect only for elements that are used more than once."""
     if not bool(m.actual[m.wrong].any()):  # the gradient is zero, so more than one term is missing
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
@@ -558,7 +569,7 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """The gradient is incorrect only at the edge of a dim, and no argument selects the edge."""
+    """Test whether the gradient is incorrect only at a dim's edge, which no argument selects."""
     if labeled(m):
         return None
     where = edge(m.wrong, m.known)
@@ -566,7 +577,7 @@ def off_by_one(m: Mismatch) -> str | None:
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
-    """The gradient has the correct values at incorrect positions."""
+    """Test whether the gradient has the correct values at incorrect positions."""
     if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
         return None
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
@@ -602,12 +613,15 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
 
 
 def _held_fixed(m: Mismatch) -> bool:
-    """Whether each incorrect element is 0 and an argument, such as a padding index, selects it."""
+    """Return whether each incorrect element is 0 and is selected by an argument.
+
+    An example of such an argument is a padding index.
+    """
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
 
 
 def _passes_through(m: Mismatch) -> bool:
-    """Whether each element of the gradient is 0 or equals the same element of ``grad_output``."""
+    """Return whether each gradient element is 0 or equals the same element of ``grad_output``."""
     g = _one_grad_output(m)
     if g is None or g.shape != m.actual.shape:
         return False
@@ -616,7 +630,10 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether an output equals this input. Return false if the input has only zeros and ones."""
+    """Return whether an output equals this input.
+
+    Return ``False`` if the input contains only zeros and ones.
+    """
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
@@ -724,8 +741,8 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 def _error_by_selection(m: Mismatch) -> str:
     """Describe an error with one factor at selected elements and another factor elsewhere.
 
-    An index argument selects the elements. Each error is the factor times ``grad_output``. Rows
-    without a selected element are ignored.
+    An index argument selects the elements. Each error is the factor times ``grad_output``. Ignore
+    rows without a selected element.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
@@ -767,7 +784,7 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 
 
 def _factor_there(m: Mismatch) -> str:
-    """Describe the factor of the incorrect elements, if all of them have the same factor."""
+    """Describe the factor by which the incorrect elements are wrong, if it is always the same."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
     if factor is None:
         return ""
@@ -933,8 +950,8 @@ HYPOTHESES = (
 )
 
 
-# These rules use the locations of incorrect elements. They are skipped if few digits are known,
-# because small elements then count as correct.
+# These rules use the locations of incorrect elements. The doctor skips them if it knows only a few
+# digits of the expected gradient, because small elements then count as correct.
 BY_PLACE = (
     "dim-argument",
     "duplicate-index",
@@ -947,7 +964,7 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return the results of all value rules by name. Compute them once for each evidence."""
+    """Return the matches of the value rules by name. They are cached for each evidence."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
@@ -1070,8 +1087,8 @@ def _turned(evidence: Evidence) -> Match | None:
     return None
 
 
-# A mismatch is not reported if a broken contract, a nonlinear backward or an incorrect forward
-# explains it.
+# The doctor does not report a mismatch that a broken contract, a nonlinear backward or an incorrect
+# forward explains.
 _AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
