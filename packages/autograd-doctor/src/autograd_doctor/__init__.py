@@ -2,11 +2,11 @@
 
 ``diagnose(fn, inputs)`` examines a Function and returns a report. ``assert_gradients(fn, inputs)``
 does the same in a test. The decorator ``declare(surrogate=…, intentional=…)`` states which rules a
-Function breaks on purpose. ``recording()`` records the Functions that a program calls.
-``diagnose()`` on the recording examines each of these Functions. ``explain(rule)`` returns the page
-about a rule.
+Function breaks on purpose. ``recording()`` records the Functions that a program calls. The
+recording's ``diagnose()`` method examines each of these Functions. ``explain(rule)`` returns the
+page about a rule.
 
-``steps`` contains the five steps that find a wrong gradient by hand, and ``memory`` measures how
+``steps`` contains the five steps for finding a wrong gradient by hand, and ``memory`` measures how
 much memory a call keeps for the backward pass. ``extension`` is for tools that build on this
 package. Each name is imported when it is first used, so ``import autograd_doctor`` does not import
 PyTorch.

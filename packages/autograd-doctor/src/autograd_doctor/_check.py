@@ -30,7 +30,7 @@ def checked(
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
-    """Load a target and diagnose it. The remaining options are passed to ``diagnose``.
+    """Load a target and diagnose it. Pass the remaining options to ``diagnose``.
 
     Raises :class:`NotUnderstoodError` if the target or one of the options cannot be loaded, and
     ``CannotDiagnoseError`` if the target cannot be examined.
@@ -57,7 +57,7 @@ def _require_rules(names: Collection[str]) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed the random generators that the user's modules can use, even during their import."""
+    """Seed the random generators, because the user's modules may use them even during import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)

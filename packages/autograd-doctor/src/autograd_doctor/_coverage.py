@@ -18,7 +18,7 @@ from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
 from autograd_doctor.evidence import RANDOM, Evidence, Failure
 
-# If one of these rules is declared, the expected gradient differs from the usual one and is
+# If the user declares one of these rules, the expected gradient differs from the usual one and is
 # unknown.
 LEAVES_VALUES_OPEN = (
     "gradient-mismatch",
@@ -26,7 +26,7 @@ LEAVES_VALUES_OPEN = (
     "undeclared-surrogate",
     "non-finite",
 )
-# If one of these rules is declared, two results cannot be compared.
+# If the user declares one of these rules, ``diagnose`` cannot compare two results.
 PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored")
 
 
@@ -40,7 +40,7 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
-# What each probe examines, in words. If a Function is slow, some probes are skipped.
+# What each probe examines, in words. If a Function is slow, ``diagnose`` skips some probes.
 _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
@@ -79,7 +79,7 @@ _OF_PROBES = {
 def examined(
     level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
 ) -> tuple[str, ...]:
-    """Describe what was examined. ``missing`` is the return value of :func:`unexamined`."""
+    """Describe what ``diagnose`` examined. ``missing`` is the result of :func:`unexamined`."""
     if missing and nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
     some = len(missing) < len(seen[0].wanted)
@@ -94,7 +94,7 @@ def examined(
 
 
 def without_time(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence that lists the probes that were skipped because time ran out."""
+    """Yield a sentence that lists the probes that ``diagnose`` skipped for lack of time."""
     if names := evidence.left_out:
         yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
 
@@ -122,7 +122,8 @@ def _words_of(probes: Collection[str]) -> list[str]:
 def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each declared rule that the Function breaks.
 
-    Yield another sentence if gradients were compared only for a limited range of ``grad_output``.
+    Yield another sentence if ``diagnose`` compared gradients only for a limited range of
+    ``grad_output``.
     """
     for name in RULES:
         if name in intentional and (finding := RULES[name](evidence)) is not None:
@@ -132,7 +133,7 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each part of a gradient that was not compared with expected values.
+    """Yield a sentence for each gradient that ``diagnose`` did not compare with expected values.
 
     ``seen`` starts with the evidence from the caller's example. The evidence from other inputs
     follows.
@@ -156,7 +157,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Explain why no gradient was compared. Return ``""`` if at least one gradient was compared."""
+    """Explain why ``diagnose`` compared no gradient. Return ``""`` if it compared at least one."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))

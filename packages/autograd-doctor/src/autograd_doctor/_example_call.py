@@ -1,6 +1,6 @@
 """The arguments of the call that ``check`` examines.
 
-The arguments are described by a string, created by user code, or drawn by a sampler. A string
+A string describes the arguments, user code creates them, or a sampler draws them. The string
 describes all arguments, as in ``f64[3,4] i64[5]<4 0.5``.
 
 Spaces separate the arguments. Each argument is a tensor or a literal.
@@ -8,14 +8,14 @@ Spaces separate the arguments. Each argument is a tensor or a literal.
 ================  ============================================================================
 ``f64[3,4]``      standard normal numbers, also for both parts of complex numbers
 ``f64[]``         a tensor without dimensions
-``f64[3]>0``      above 0, or any other number: 0 + exp(z) with z standard normal
+``f64[3]>0``      above 0 (or another number): 0 + exp(z), where z is standard normal
 ``f64[3]<1``      below 1: 1 - exp(z)
-``f64[3](-1,1)``  uniform between -1 and 1, a hundredth of the range away from both ends
+``f64[3](-1,1)``  uniform between -1 and 1, except for 1 % of the range at each end
 ``i64[5]``        integers from 0 to 9
 ``i64[5]<4``      integers from 0 to 3
 ``i64[5](2,6)``   integers from 2 to 5, like ``range(2, 6)``
 ``bool[3]``       true or false
-``const f64[3]``  a tensor that is not differentiated
+``const f64[3]``  a tensor that needs no gradient
 ``0.5`` ``True``  numbers, ``True``, ``False``, ``None``, and strings in quotes
 ``(2,2)``         tuples and lists of literals
 ================  ============================================================================

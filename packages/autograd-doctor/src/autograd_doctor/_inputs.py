@@ -1,4 +1,4 @@
-"""The inputs on which a Function is examined: the caller's example and variations of it."""
+"""The inputs on which ``diagnose`` examines a Function: the example and variations of it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# Special values that replace elements of an example, and the number of elements that each requires.
+# Special values for elements of an example. The number n of a value means that the value replaces
+# one element in n.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # inputs up to this size always fit
-# memory for one element if the Function is wrong, measured by benchmarks/large_inputs.py; a correct
-# Function needs half
+# Bytes of memory for one element if the Function is wrong, as measured by
+# benchmarks/large_inputs.py. A correct Function needs half.
 BYTES_FOR_ONE = 2500
 
 
@@ -45,7 +46,7 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
 
 
 def require_dense(case: Sequence[Any]) -> None:
-    """Raise an error for tensors without values, and for layouts that the doctor cannot copy."""
+    """Raise an error for tensors without values, and for unsupported layouts and dtypes."""
     for value in case:
         if isinstance(value, Tensor) and (what := _unfit(value)):
             raise CannotDiagnoseError(f"an input is {what}.")
@@ -123,8 +124,8 @@ def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -
     """Return the arguments of a call in float64 or complex128.
 
     An argument can itself be a dtype, which selects the precision of the call. If it is the dtype
-    of a floating-point tensor, it also becomes float64. ``own`` holds the dtypes of the caller's
-    tensors, if they differ from the dtypes in ``case``.
+    of one of the tensors, it also becomes float64 or complex128. ``own`` holds the dtypes of the
+    caller's tensors, if they differ from the dtypes in ``case``.
     """
     doubled = [in_double(value) for value in case]
     dtypes = zip(own or own_dtypes(case), doubled, strict=True)
@@ -140,8 +141,8 @@ def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     """Return random inputs with the same ranges, signs and structures as the example.
 
-    If every element of one tensor is below the same element of another tensor, as for a lower
-    bound, this order is kept. Tensors that are not differentiated keep their values, because
+    If every element of one tensor is below the corresponding element of another tensor, as for a
+    lower bound, keep this order. Tensors that need no gradient keep their values, because
     ``backward`` might be correct only for these values. Examples are targets that sum to one,
     masks, and the cosines of a rotation.
     """
@@ -160,7 +161,7 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def hides_mistakes(value: Any) -> bool:
-    """Whether a factor or a term with this number does not change a gradient."""
+    """Whether a number can hide a mistake: a factor of 1 or a term of 0 changes no gradient."""
     return type(value) is float and value in OTHER_NUMBERS
 
 
@@ -175,7 +176,7 @@ OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # they also fit a probability
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     """Insert 0, 1, -1 and two equal values into the example, if its range allows them.
 
-    At such inputs, formulas most often divide by zero.
+    Formulas most often divide by zero at such inputs.
     """
     places = wanted(case)
     return tuple(
@@ -211,7 +212,8 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
-    """Move the elements that lie at kinks away from zero, by a tenth of the typical magnitude.
+    """Move the elements that lie at kinks away from zero, by 0.1 to 0.2 times the typical
+    magnitude.
 
     A tensor with a structure does not change, because moving a single element would break the
     structure.

@@ -3,8 +3,8 @@
 While a watcher is active, this module replaces the code object of ``Function.apply``, not the
 attribute. An alias such as ``square = Square.apply`` refers to the function with this code object,
 so watchers also see calls through older aliases. If ``apply`` is not written in Python, or is not
-the expected function, the attribute is replaced instead. Watchers then see calls only through
-aliases that are created later.
+the expected function, the module replaces the attribute instead. Watchers then see calls only
+through aliases that are created later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Finish = Callable[[Any], None]
 
 
 class Watcher(Protocol):
-    """Observes calls. Errors that a watcher raises do not reach the code that makes the call."""
+    """An observer of calls. Errors that it raises do not reach the code that makes the call."""
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -9,7 +9,7 @@ A diagnosis takes twelve steps:
 
 1.  ``_options`` and ``_inputs`` check the arguments of ``diagnose`` before any user code runs.
 2.  ``_execution.captured_state`` finds the state that the Function can reach besides its arguments,
-    and ``_execution.isolation`` records the global state. Both are restored at the end.
+    and ``_execution.isolation`` records the global state. The diagnosis restores both at the end.
 3.  A ``Session`` runs the Function on float64 copies of the inputs. Each run draws the same random
     numbers. A subclass of the Function records how the run uses ``ctx``.
 4.  ``_probes.core`` runs one forward pass. It calls ``backward`` directly on the graph node, before
@@ -22,16 +22,18 @@ A diagnosis takes twelve steps:
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
     ways, and compare the two results.
-8.  Steps 3 to 6 are repeated on other inputs (``examine_samples``). They come from the ``sampler``
-    or are variations of the example: singular elements, other numbers, and other tensors.
+8.  The pipeline repeats steps 3 to 6 on other inputs (``examine_samples``). They come from the
+    ``sampler`` or are variations of the example: singular elements, other numbers, and other
+    tensors.
 9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
-    differences with an estimate of their error. Elements at a kink are not compared.
+    differences with an estimate of their error. It excludes elements at a kink.
 10. The rules judge each ``Evidence`` (``_judge``). They run in order, starting with the most basic
-    cause, and an error can explain away a later finding. If the subject is a callable, the
-    Functions inside it are also judged (``Case._inside``).
+    cause, and an error can explain away a later finding. If the subject is a callable, they also
+    judge the Functions inside it (``Case._inside``).
 11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
     inputs shows it again.
-12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
+12. ``_coverage`` states what the diagnosis examined and what it did not. Then ``api`` makes the
+    ``Diagnosis``.
 
 An error on float64 copies counts only if the call also fails in the dtypes of the caller's own
 inputs (``_execution.dtypes``).
@@ -86,14 +88,14 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, just as the caller would run them.
+# One forward and one backward pass, as the caller would run them.
 # --------------------------------------------------------------------------------------------------
 
 
 def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
     """Run forward and backward once on copies of the caller's example, in the example's own dtypes.
 
-    Errors in these passes are ignored here, because the diagnosis reports them.
+    Ignore errors in these passes, because the diagnosis reports them.
     """
     given = [value.detach() if isinstance(value, Tensor) else value for value in args]
     session = Session(subject, given, wanted(args), seed)
@@ -129,8 +131,8 @@ def examine_samples(
     """Return evidence from the example, then from sampled inputs or variations of the example.
 
     The ``extra_probes`` and the checks in other dtypes run only on the example. If ``extra_probes``
-    is ``None``, the example is skipped. A nan output raises :class:`CannotDiagnoseError`, because
-    the expected gradient is then unknown. ``any_output`` allows nan outputs, for calls with a
+    is ``None``, neither of them runs. A nan output raises :class:`CannotDiagnoseError`, because the
+    expected gradient is then unknown. ``any_output`` allows nan outputs, for calls with a
     reference.
     """
     example = _probe(subject, args, seed, extra_probes, intentional=intentional)
@@ -151,7 +153,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input in which elements at a kink were replaced."""
+    """Yield a sentence for each input in which elements at a kink were moved."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -182,9 +184,9 @@ def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each value that may hide a mistake and was not examined otherwise.
+    """Yield a sentence for each value that may hide a mistake and that no other input replaces.
 
-    Integers and masks keep the values of the example, because others may be invalid.
+    Integers and masks keep the values of the example, because other values may be invalid.
     """
     example = seen[0]
     changed = {name for each in seen for name in changed_numbers(example, each)}
@@ -208,9 +210,9 @@ def _too_regular(value: Tensor) -> str:
 
 
 def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
-    """Return the numbers that differ from the example by name, if its tensors are the same.
+    """Map the name of each number that differs from the example to its old and new value.
 
-    Each value contains the number in the example and the other number.
+    The result is empty if any tensor also differs.
     """
     numbers = {}
     for position, pair in enumerate(zip(example.inputs, evidence.inputs, strict=True)):
@@ -234,7 +236,7 @@ def _probe(
 ) -> Evidence:
     """Return evidence from one case.
 
-    Without extra probes, only the gradients and their values are examined.
+    Without extra probes, examine only the gradients and their values.
 
     Without ``explained``, the evidence shows whether a gradient is wrong, but not why. ``own``
     holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
@@ -288,7 +290,8 @@ def _variation(
 ) -> list[Evidence]:
     """Return evidence from random inputs like the example, if ``forward`` is defined for them.
 
-    If ``forward`` has a kink at the example, the random inputs lie close to the kink.
+    If ``forward`` has a kink at the example, the random inputs lie close to the kink, but not on
+    it.
     """
     rng = generator(seed, Stream.VARIATIONS)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
@@ -323,8 +326,9 @@ def _other_numbers(
 ) -> list[Evidence]:
     """Return evidence on the example with other numbers, if the Function accepts them.
 
-    A number on which only ``backward`` depends is a design, such as the strength of a gradient
-    reversal, or a small number that keeps a gradient finite. Such a number does not change.
+    If only ``backward`` depends on a number, the number is there by design. Examples are the
+    strength of a gradient reversal, or a small number that keeps a gradient finite. Such a number
+    does not change.
     """
     case = with_other_numbers(args)
     for position, (one, other) in enumerate(zip(args, case, strict=True)):
@@ -389,11 +393,11 @@ def _nan_output(evidence: Evidence) -> str:
 
 Findings = tuple[Finding, ...]
 
-# Rules for the Functions inside a callable. The values of gradients are judged only for the whole
-# callable, because a surrogate, a scale or a mask around a Function may correct them.
+# Rules for the Functions inside a callable. The diagnosis judges the values of gradients only for
+# the whole callable, because a surrogate, a scale or a mask around a Function may correct them.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
 VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
-# If one of these rules is broken, forward is wrong or its values are unknown.
+# If a Function breaks one of these rules, forward is wrong or its values are unknown.
 FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
 
 
@@ -410,8 +414,8 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
     Random inputs reveal more wrong values than an example does. But if the example shows the same
     error, the report shows an element of the example, because the caller knows the example. Errors
     other than wrong values are reported only for the example. If different inputs lead to different
-    names for the error, the most frequent name is used. The inputs of a second run (``again``) also
-    count.
+    names for the error, the report uses the most frequent name. The inputs of a second run
+    (``again``) also count.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -426,14 +430,14 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
 
 
 class Examiner(Protocol):
-    """Collects evidence about one Function and judges it, in this process or in another process."""
+    """An object that collects evidence about one Function and judges it, in any process."""
 
     def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
         """Run the Function on the example and on other inputs.
 
         Add the expected gradients to the evidence.
 
-        If ``thorough`` is false, only gradients and their values are examined.
+        If ``thorough`` is false, examine only gradients and their values.
         """
 
     def judge(
@@ -486,9 +490,9 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Explain why no gradient of the example was compared.
+        """Explain why ``diagnose`` compared no gradient of the example.
 
-        Return ``""`` if one was compared.
+        Return ``""`` if it compared at least one.
         """
         return nothing_compared(self.evidence[0], intentional)
 
@@ -506,9 +510,9 @@ class Conclusion:
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     """Return the final findings. Errors are included only if a second run confirms them.
 
-    The second run uses other random inputs. If it confirms no error, the evidence of the first run
-    is judged a second time, without the rules that reported the unconfirmed errors. Those errors
-    might have hidden other findings.
+    The second run uses other random inputs. If it confirms no error, the examiner judges the
+    evidence of the first run again, without the rules that reported the unconfirmed errors. Those
+    errors might have hidden other findings.
 
     Args:
         examiner: Collects evidence on one Function, and judges it.
@@ -544,7 +548,7 @@ def _judge(
 def _about_numbers(findings: Findings, numbers: Mapping[str, tuple[float, float]]) -> Findings:
     """Return the wrong gradients, and state the numbers with which they are wrong.
 
-    A reference may be written for the example's numbers, so ``forward`` is not compared with it.
+    A reference may be written for the example's numbers, so do not compare ``forward`` with it.
     """
     if not numbers:
         return findings
@@ -660,7 +664,7 @@ class Case:
         return [each for each in known if not self._is_for_other_numbers(known[0], each)]
 
     def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
-        """Whether the numbers changed, but what was declared may hold only for the old ones."""
+        """Whether the numbers changed, but a declaration may hold only for the old numbers."""
         if not changed_numbers(example, evidence):
             return False
         by_design = any(RULES[name].family in VALUE_FAMILIES for name in self.intentional)

@@ -35,7 +35,7 @@ from autograd_doctor.formatting import nth
 # A reference or a surrogate that the caller provides. Autograd differentiates it.
 # --------------------------------------------------------------------------------------------------
 
-MOST_CUTS = 12  # interior nodes of a reference that are held constant, one at a time and in pairs
+MOST_CUTS = 12  # maximum number of interior nodes to hold constant, one at a time and in pairs
 
 Reference = Callable[..., Any]
 
@@ -43,7 +43,7 @@ Reference = Callable[..., Any]
 class Declared:
     """A reference or surrogate: a differentiable callable that runs once on the inputs.
 
-    Many backward passes then use its graph.
+    Many backward passes then reuse its graph.
 
     ``role`` is the name of the option that supplied the callable: ``reference`` or ``surrogate``.
     """
@@ -192,7 +192,7 @@ def _operation(node: Any) -> str:
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's outputs added, and also its gradients on request."""
+    """Return the calls with the reference's outputs and, if requested, its gradients."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
@@ -260,7 +260,7 @@ def _fits(right: Values, mine: Values) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 SHORT = (torch.float16, torch.bfloat16)
-FEW_BITS = 6  # digits of a quantizer's levels at most; 16-bit numbers have more
+FEW_BITS = 6  # maximum number of binary digits in a quantizer's levels; 16-bit numbers have more
 FEWEST = 3  # enough numbers to distinguish the two cases
 
 # Relative to a gradient's largest element: well above float64 rounding, and below any real bug.
@@ -283,7 +283,7 @@ def establish(
             values=replace(evidence.values, reference_outputs=right),
             variants=replace(evidence.variants, extremes=far),
         )
-    if surrogate is not None:  # the surrogate and the quantizer have different kinks
+    if surrogate is not None:  # the surrogate and forward have different kinks
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     values = replace(evidence.values, surrogate=surrogate is not None)
@@ -309,13 +309,13 @@ def establish(
     return _with_conventions(evidence, declared) if declared else evidence
 
 
-FAR = 1e-2  # relative difference of two gradients that no rounding explains
+FAR = 1e-2  # a relative difference between two gradients that is too large for rounding
 
 
 def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
-    """Whether a reference has another gradient than its values, as one with ``detach`` can have.
+    """Whether a reference's gradient differs from the slope of its values, as with ``detach``.
 
-    Only the inputs count for which ``backward`` returns another gradient than the reference.
+    Consider only the inputs for which ``backward`` and the reference return different gradients.
     """
     wrong = mismatches(evidence)
     if not wrong or not evidence.values.jacobian:
@@ -334,7 +334,7 @@ def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether the outputs of ``forward`` are rounded to 16 bits, whatever their dtype is.
+    """Whether the outputs of ``forward`` are rounded to 16 bits, regardless of their dtype.
 
     Finite differences of such outputs show no slope.
     """
@@ -389,7 +389,7 @@ def _expected(
 def _unknown(like: Tensor) -> Expected:
     """Return NaN for every element.
 
-    This is used if the projections agreed, so no expected gradient was needed.
+    This is the result if the projections agreed, because no expected gradient was needed.
     """
     nothing = torch.full_like(like, torch.nan)
     return Expected(nothing, torch.zeros_like(nothing.real))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-MOST = 600  # characters of an exception's message, because some messages list all existing backends
+MOST = 600  # maximum length of an exception's message; some messages list all existing backends
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # varies between runs
 # A list of all signatures, each with a reason. The text before it describes the caller's arguments.
 _SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)

@@ -99,7 +99,7 @@ def shared_helper(function: type, line: str) -> str:
     return ""
 
 
-# Functions of ``torch`` that create a tensor in the default dtype, unless they are given a dtype.
+# Functions of ``torch`` that create a tensor in the default dtype, unless the call passes a dtype.
 CREATORS = ("zeros", "ones", "empty", "full", "eye", "rand", "randn", "linspace")
 
 

@@ -22,7 +22,7 @@ _INSTALLED = (_PATHS["stdlib"], _PATHS["purelib"], _PATHS["platlib"])
 
 
 class NotUnderstoodError(AutogradDoctorError, ValueError):
-    """The command line contains a mistake. The error message is one sentence for the user."""
+    """An error for a mistake in the command line. Its message is written for the user."""
 
 
 def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
@@ -65,7 +65,7 @@ def is_target(text: str) -> bool:
 
 
 def load(target: str) -> Any:
-    """Import the module of a target and return the target.
+    """Import the module of a target and return the object that the target names.
 
     Python searches the current folder first.
 
@@ -122,7 +122,7 @@ def _imported(name: str, shown: str) -> ModuleType:
                 f"There is no module {missing}" + meant(missing, known)
             ) from None
         raise raised(f"Importing {shown}", error) from error
-    except (Exception, SystemExit) as error:  # a script without a main guard exits at import
+    except (Exception, SystemExit) as error:  # a script without a main guard may exit at import
         raise raised(f"Importing {shown}", error) from error
 
 

@@ -44,7 +44,7 @@ from autograd_doctor.evidence import (
 )
 from autograd_doctor.finding import Finding
 
-_MOST = 4  # pieces of evidence: the example and its variations
+_MOST = 4  # maximum number of pieces of evidence: the example and its variations
 
 
 def vet_evidence(
@@ -60,8 +60,8 @@ def vet_evidence(
         actual: The data that the other process sent.
         inputs: The arguments of the example call.
         reference: A differentiable callable with the same arguments and outputs.
-        keep_other_numbers: Whether to keep the evidence on other numbers than those in the inputs.
-            ``diagnose`` drops it if a surrogate or a rule is declared.
+        keep_other_numbers: Whether to keep the evidence on numbers that differ from the inputs.
+            ``diagnose`` drops it if the user declares a surrogate or a rule about gradients.
 
     Returns:
         The same evidence. Each part has the type, shape and dtype that the rules rely on.
@@ -88,13 +88,13 @@ def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
 
 
 def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
-    """Whether the same outputs are complex as for the reference."""
+    """Whether each output is complex if and only if the reference's output is complex."""
     pairs = zip(seen.forward.outputs, kinds, strict=False)
     return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
 
 # --------------------------------------------------------------------------------------------------
-# Plain data of the types that a dataclass declares, at every level.
+# Check that data has the types that its dataclass declares, at every level.
 # --------------------------------------------------------------------------------------------------
 
 Check = Callable[[Any], bool]
@@ -176,7 +176,7 @@ def _plain(hint: Any) -> Check:
 
 _DOUBLE = (torch.float64, torch.complex128)
 # ``backward`` may return tensors of any dtype, and ``forward`` may save them. All other tensors
-# hold numbers.
+# have one of these dtypes.
 _NUMBERS = {
     *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
@@ -189,7 +189,7 @@ Tensors = Sequence[Tensor | None]
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
     """Whether the evidence matches the inputs (in double precision) and the wanted gradients.
 
-    Differentiated inputs can have different values only if the doctor varied the example.
+    The differentiated inputs may have other values, because the doctor varies the example.
     """
     return all(_facts(seen, asked, tuple(wanted)))
 
@@ -478,7 +478,7 @@ def recheck_gradients(
     Args:
         example: Evidence on the example call, from :func:`vet_evidence`.
         reference: A differentiable callable with the same arguments and outputs.
-        surrogate: A differentiable callable whose gradient is expected instead.
+        surrogate: A differentiable callable that provides the expected gradients instead.
         seed: The seed with which the evidence was collected.
 
     Returns:

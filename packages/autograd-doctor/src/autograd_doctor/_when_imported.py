@@ -36,7 +36,7 @@ def _still_importing(module: ModuleType) -> bool:
 
 
 class _Finder:
-    """Finds one module through the other finders, and calls a function after the module has run."""
+    """A finder that loads one module through the other finders, and then calls a function."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act
@@ -51,7 +51,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         """Return the spec of the awaited module.
 
-        All other modules are left to the other finders.
+        Leave all other modules to the other finders.
         """
         if name != self._name:
             return None

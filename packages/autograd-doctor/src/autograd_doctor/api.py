@@ -108,8 +108,8 @@ def diagnose(
     takes about 420 forward passes for 12 elements, and 4,300 for 1,200 or more elements.
 
     Args:
-        fn: A :class:`torch.autograd.Function` subclass, which is called through ``apply``, or any
-            callable that calls Functions.
+        fn: A :class:`torch.autograd.Function` subclass, which ``diagnose`` calls through ``apply``,
+            or any callable that calls Functions.
         inputs: The arguments of one example call: tensors of any shape and other values, as for
             :func:`torch.autograd.gradcheck`. A single tensor needs no tuple. ``diagnose``
             differentiates all floating-point and complex tensors. If some of them require grad, it
@@ -118,9 +118,9 @@ def diagnose(
             outputs, and its gradients are the expected gradients.
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as a straight-through estimator does.
-        intentional: Names of rules that ``fn`` breaks by design. Only these rules are turned off.
-            If you pass neither ``intentional`` nor ``surrogate``, ``diagnose`` uses the Function's
-            own declaration, made with :func:`declare`.
+        intentional: Names of rules that ``fn`` breaks by design. ``diagnose`` turns off only these
+            rules. If you pass neither ``intentional`` nor ``surrogate``, ``diagnose`` uses the
+            Function's own declaration, made with :func:`declare`.
         double_backward: ``True`` reports wrong second derivatives as errors. ``False`` skips second
             derivatives. By default, ``diagnose`` examines them and reports problems only as notes.
         sampler: A callable that draws different inputs from a :class:`torch.Generator`. By default,
@@ -129,17 +129,17 @@ def diagnose(
         level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
             results are only informative.
         time_limit: The time limit in seconds for one forward or backward pass. 0 means no limit.
-        repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you first access
-            it.
+        repair: Whether the diagnosis searches for a repair when you first access its
+            :attr:`~Diagnosis.repair`.
 
     Returns:
-        The diagnosis. Its ``ok`` is ``True`` or ``False``, or ``None`` if some gradients could not
-        be examined; ``unexamined`` then gives the reason. Its ``findings`` name the bugs, starting
-        with the root cause.
+        The diagnosis. Its ``ok`` is ``True`` or ``False``. If ``diagnose`` could not examine some
+        gradients, ``ok`` is ``None``, and ``unexamined`` gives the reason. Its ``findings`` name
+        the bugs, starting with the root cause.
 
     Raises:
-        CannotDiagnoseError: The arguments cannot be examined, or a pass exceeds ``time_limit`` or
-            the available memory.
+        CannotDiagnoseError: ``diagnose`` cannot examine the arguments, or a pass exceeds
+            ``time_limit`` or the available memory.
 
     Example:
         >>> import torch
@@ -327,8 +327,8 @@ def assert_gradients(
         The diagnosis. Its ``ok`` is ``True``.
 
     Raises:
-        WrongGradientError: The Function is wrong, or its gradients could not be examined. This
-            exception is an ``AssertionError`` whose message is the report. Its ``diagnosis``
+        WrongGradientError: The Function is wrong, or ``diagnose`` could not examine its gradients.
+            This exception is an ``AssertionError`` whose message is the report. Its ``diagnosis``
             attribute holds the diagnosis.
         CannotDiagnoseError: The arguments cannot be examined.
 
@@ -388,8 +388,8 @@ def collect_evidence(
 
     Returns:
         Evidence from the example, followed by evidence from variations of the example. It does not
-        contain the expected gradients. When the evidence is judged, they are computed from a
-        reference or by finite differences.
+        contain the expected gradients. The judge computes them later, from a reference or by finite
+        differences.
 
     Raises:
         CannotDiagnoseError: As for :func:`diagnose`.
@@ -431,7 +431,7 @@ def run_edits(
 def is_right_for(
     fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
-    """Whether the gradients for these cotangents are correct. Other cotangents are not examined.
+    """Whether the gradients for these cotangents are correct. Ignore other cotangents.
 
     Args:
         fn: A Function.
@@ -461,7 +461,7 @@ def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subje
 
 @contextmanager
 def _report_own_faults() -> Iterator[None]:
-    """Report an error in the doctor itself as a message, so that it is not taken for a verdict."""
+    """Convert an error in the doctor itself to a message that does not look like a verdict."""
     try:
         yield
     except CannotDiagnoseError:

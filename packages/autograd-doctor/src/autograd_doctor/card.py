@@ -1,4 +1,4 @@
-"""A card is a headline with sections of labeled rows, as plain text, colored text or HTML."""
+"""Cards: a headline with sections of labeled rows, as plain text, colored text or HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
-_NAMES = {"with": "input", "at": "line"}  # names of labels without a row below them
+_NAMES = {"with": "input", "at": "line"}  # names for labels that appear without their rows
 _COLUMN = "max-width: 52em"  # the width of text that is easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
@@ -322,7 +322,7 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield what explains the error, and the repair, if they are known."""
+    """Yield the rows for the clue and the repair, if they are known."""
     yield from clue_rows(finding, finding.repair)
     if finding.repair:
         yield from repair_rows(finding.repair)
@@ -348,7 +348,7 @@ def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
 
 
 def _signed(value: Any) -> str:
-    """Format a number. The sign of -0.0 is kept, because ``forward`` can depend on it."""
+    """Format a number. Keep the sign of -0.0, because ``forward`` can depend on it."""
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
 
 
@@ -374,7 +374,7 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
 def _difference(actual: Any, expected: Any) -> str:
     """Format the difference between two real numbers.
 
-    Return ``""`` if the difference is not a number.
+    Return ``""`` if the difference is not a finite number.
     """
     if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
         return ""

@@ -1,6 +1,7 @@
 """The command ``autograd-doctor``: ``check`` a Function, ``run`` a program, ``explain`` a rule.
 
-PyTorch is imported only when a command runs, so that ``--help`` and shell completion are fast.
+This module imports PyTorch only when a command runs, so that ``--help`` and shell completion are
+fast.
 """
 
 from __future__ import annotations
@@ -253,7 +254,7 @@ def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool, *, warnings: bool) -> boo
     """Show a repair. On request, write it to the file.
 
     Returns:
-        Whether the file was changed and now passes.
+        Whether the file has changed and the Function now passes.
     """
     say = partial(print, file=out, flush=True)
     repair = diagnosis.repair

@@ -21,13 +21,13 @@ class Diagnosis:
     """The result of an examination of one Function.
 
     ``subject`` is the name of the Function. ``findings`` starts with the most likely cause. The
-    sentences in ``examined`` describe what was checked, and the sentences in ``unexamined``
-    describe what could not be checked. ``print`` shows a plain-text report, a notebook shows HTML,
-    and rich shows the same text in color. ``jacobians`` contains the Jacobians of ``forward`` and
-    ``backward``. The HTML report draws them if values are wrong. ``limits`` holds the sentences in
-    ``examined`` that describe restricted inputs. At ``level`` ``"standard"``, the report lists
-    findings of severity ``"info"`` in one line. ``print(diagnosis.steps)`` explains the same
-    example in the five steps of :func:`~autograd_doctor.five_steps`.
+    sentences in ``examined`` describe what ``diagnose`` checked, and the sentences in
+    ``unexamined`` describe what it could not check. ``print`` shows a plain-text report, a notebook
+    shows HTML, and rich shows the same text in color. ``jacobians`` contains the Jacobians of
+    ``forward`` and ``backward``. The HTML report draws them if values are wrong. ``limits`` holds
+    the sentences in ``examined`` that describe restricted inputs. At ``level`` ``"standard"``, the
+    report lists findings of severity ``"info"`` in one line. ``print(diagnosis.steps)`` explains
+    the same example in the five steps of :func:`~autograd_doctor.steps.five_steps`.
     """
 
     subject: str
@@ -41,7 +41,7 @@ class Diagnosis:
 
     @property
     def ok(self) -> bool | None:
-        """``True`` if the gradients were examined and no finding has severity ``"error"``.
+        """``True`` if ``diagnose`` examined all gradients and no finding is an error.
 
         ``False`` if a finding is an error. ``None`` if no finding is an error but ``diagnose``
         could not examine all gradients.

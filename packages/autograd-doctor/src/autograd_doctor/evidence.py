@@ -13,13 +13,13 @@ from typing import Any, Literal
 from torch import Tensor
 
 LARGE_FACTOR = 1000.0  # large enough to trigger clipping that smaller cotangents do not trigger
-PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
+PLAIN_AUTOGRAD = "plain autograd"  # the kind of a comparison with a call without the Function
 DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
 
 @dataclass(frozen=True)
 class Cotangent:
-    """Identifies the ``grad_output`` of a backward pass.
+    """An identifier for the ``grad_output`` of a backward pass.
 
     ``random`` and ``other`` are drawn at random. ``sum`` is their sum. ``double``, ``negative``,
     ``large`` and ``zero`` are multiples of ``random``. In ``ones``, every element is 1. ``single``
@@ -64,7 +64,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class OwnDtype:
-    """The outcome of the call in the dtype of the caller's inputs, and the error, if any."""
+    """The error of a call in the dtype of the caller's inputs, and the stage that raised it."""
 
     dtype: str
     stage: str  # "forward" or "backward"
@@ -85,11 +85,11 @@ class DefaultDtype:
 
 @dataclass(frozen=True)
 class Forward:
-    """What was observed in one forward pass.
+    """Observations from one forward pass.
 
     ``outputs`` holds detached copies, and ``kinds`` holds the type name of each returned value.
-    ``changed`` and ``dirty`` are positions among the arguments of the call. ``views`` and
-    ``non_differentiable`` are positions among its outputs.
+    ``changed`` and ``dirty`` are positions among the arguments of the call.
+    ``marked_non_differentiable`` holds positions among its outputs.
     """
 
     outputs: tuple[Tensor, ...] = ()
@@ -157,13 +157,13 @@ AN_ITERATOR = "an iterator"  # in `Comparison.altered`: the first pass reads it 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The results of a call that was made in two ways. The two results should agree.
+    """The results of one call that was made in two ways. They should agree.
 
     ``kind`` groups comparisons that ask the same question. ``how`` describes how the second call
     differs, so that "the gradient of x changes" + how is a sentence. ``names`` describes each
     tensor ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the two
     results, and ``floor`` is the rounding error that remains when terms cancel. If the second call
-    raised, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
+    failed, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
     ``line`` is the line of user code at which the two calls start to differ, if it is known.
     ``altered`` describes an attribute of ``ctx`` that the first of two backward passes changes: its
     name, how it changes (``""`` if it is deleted), and an expression that copies it (or ``""``).
@@ -227,7 +227,7 @@ class JacobianRows:
 
 @dataclass(frozen=True)
 class Resized:
-    """A call in which a length or a number was changed: its arguments and its outputs.
+    """A call with a changed length or a changed number: its arguments and its outputs.
 
     For each wanted input, ``ratios`` holds the actual gradient divided by the expected gradient,
     both along one direction. The ratio is ``None`` if it is unknown.
@@ -318,8 +318,8 @@ class Expected:
 class SecondDerivative:
     """The derivative of one input's gradient along a random direction.
 
-    ``of`` is the input whose gradient is differentiated. ``by`` is the variable with respect to
-    which it is differentiated: an input, or ``"grad_output"``. ``came`` is autograd's result, or
+    ``of`` is the input whose gradient autograd differentiates. ``by`` is the variable with respect
+    to which it differentiates: an input, or ``"grad_output"``. ``actual`` is autograd's result, or
     ``None`` if the graph does not reach this variable. ``expected`` is the expected result, with an
     error of at most ``error``.
     """
@@ -364,9 +364,9 @@ class SecondOrder:
     """The second derivatives of a Function.
 
     ``failure`` is the error that ``backward`` raised when ``grad_output`` required grad, as it does
-    inside a network. After this error, the derivatives were computed with a ``grad_output`` that
-    does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong derivative,
-    if the cause was found.
+    inside a network. After this error, the probe computed the derivatives with a ``grad_output``
+    that does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong
+    derivative, if the cause was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
@@ -426,10 +426,10 @@ class Contract:
     """Observations about autograd's contract, except for the values of gradients.
 
     ``stated_design`` names the deliberate gradient design that the source mentions. ``own`` is set
-    only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's error
-    about a wrong number of gradients. All other evidence was collected with the correct number of
-    gradients. ``own_views`` holds the outputs that are views of a tensor created in ``forward``,
-    and ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
+    only if the call raised an error in the dtype of the caller's inputs. ``rejected`` is autograd's
+    error about a wrong number of gradients. All other evidence comes from calls with the correct
+    number of gradients. ``own_views`` holds the outputs that are views of a tensor created in
+    ``forward``, and ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
     """
 
     instance_methods: tuple[str, ...] = ()
@@ -451,14 +451,14 @@ class Values:
     changes that keep this structure. ``unread`` names those inputs whose other elements ``forward``
     does not read, such as the upper triangle of a lower triangular matrix. ``inexact`` is the
     relative error of the comparison if ``forward`` itself is inexact, and 0 otherwise.
-    ``cotangent_range`` describes the cotangents that were used, if ``backward`` is linear only for
-    some cotangents. ``None`` means that ``backward`` is not linear for any cotangents. ``jacobian``
-    exists only if the slopes along random directions were not enough for a verdict. ``ties`` holds
-    derivatives along directions that move equal elements of an input together. ``rows``,
-    ``resized`` and ``unused`` exist only together with ``jacobian``. For each wanted input,
-    ``unused`` holds the positions of the arguments that affect its expected gradient but not the
-    result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
-    input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``.
+    ``cotangent_range`` describes the cotangents that the probes used, if ``backward`` is linear
+    only for some cotangents. ``None`` means that ``backward`` is not linear for any cotangents.
+    ``jacobian`` exists only if the slopes along random directions were not enough for a verdict.
+    ``ties`` holds derivatives along directions that move equal elements of an input together.
+    ``rows``, ``resized`` and ``unused`` exist only together with ``jacobian``. For each wanted
+    input, ``unused`` holds the positions of the arguments that affect its expected gradient but not
+    the result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each
+    wanted input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``.
     ``reference_grads`` follows the reference's convention at kinks.
     """
 
@@ -519,8 +519,9 @@ class Evidence:
     """All evidence about one Function on one set of inputs.
 
     The first fields describe the call and its forward pass. ``omitted`` holds the inputs that the
-    call leaves at their defaults. ``second_order`` is ``None`` if second derivatives were not
-    examined. ``left_out`` holds the names of the probes that were skipped because time ran out.
+    call leaves at their defaults. ``second_order`` is ``None`` if no probe examined second
+    derivatives. ``left_out`` holds the names of the probes that ``diagnose`` skipped for lack of
+    time.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""The names that other tools can use, such as graders, widgets and sandboxes.
+"""The names that other tools, such as graders, widgets and sandboxes, can use.
 
 A diagnosis consists of two parts. The first part runs the user's code and returns
 :class:`~.evidence.Evidence`, which is plain data. The second part judges the evidence and does not
@@ -68,10 +68,10 @@ def judge_evidence(
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         intentional: As for :func:`~autograd_doctor.diagnose`.
         skip_rules: Names of rules to skip.
-        seed: The seed with which the evidence was collected.
+        seed: The seed that you passed to :func:`collect_evidence`.
 
     Returns:
-        The findings, starting with the root cause. They are not confirmed by a second run; see
+        The findings, starting with the root cause. No second run has confirmed them; see
         :func:`conclude`.
 
     Raises:

@@ -53,7 +53,7 @@ def place_of(file: str) -> str:
 class Finding:
     """A mistake in a Function, or a note about the Function, with evidence.
 
-    ``rule`` is the name of a rule (see ``autograd-course explain RULE``). ``message`` describes the
+    ``rule`` is the name of a rule (see ``autograd-doctor explain RULE``). ``message`` describes the
     problem. ``evidence`` holds an example (input, index, expected, actual, line of code …) as plain
     data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson about
     this problem. ``search`` finds the :attr:`repair`. Its argument maps descriptions to the
@@ -106,5 +106,5 @@ class Finding:
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings without repairs, clues, and references to the process that created them."""
+    """Return the findings without the callables that search for their repairs and clues."""
     return tuple(replace(finding, search=None, trace=None) for finding in findings)

@@ -85,7 +85,7 @@ def quoted(names: Iterable[str]) -> list[str]:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as a list in words. A long list is replaced with a count."""
+    """Return names as a list in words. A count replaces the end of a long list."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

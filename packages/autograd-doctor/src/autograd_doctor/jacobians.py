@@ -34,7 +34,7 @@ from autograd_doctor.formatting import element, number, unraveled
 # Both Jacobians, from finite differences of forward and from backward, as data for a picture.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 48  # rows and columns in the picture
+MOST = 48  # maximum number of rows and of columns in the picture
 RELATIVE = 1e-6  # relative to the largest entry: smaller differences are ignored
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -67,7 +67,7 @@ class Jacobians:
 
     ``off`` is ``backward`` minus ``differences``, or 0 where the two agree. Entries are NaN where
     ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices can
-    hold just its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
+    hold only its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
     has two rows or columns, for its real and imaginary parts.
     """
 
@@ -172,7 +172,7 @@ def _plain(matrix: Tensor) -> Matrix:
 # Both Jacobians of a callable, entry by entry.
 # --------------------------------------------------------------------------------------------------
 
-MOST_ELEMENTS = 512  # elements of an input or an output at most, because each element needs a pass
+MOST_ELEMENTS = 512  # maximum size of an input or an output, because each element needs a pass
 _SECONDS = 30.0  # the time limit for one pass
 _SEED = 0
 T = TypeVar("T")
@@ -180,7 +180,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ComputedJacobians:
-    """A pair of Jacobians for each output and input, and whether custom Functions were found."""
+    """A pair of Jacobians for each output and input, and whether the call uses custom Functions."""
 
     pairs: tuple[Jacobians, ...]
     custom: bool
@@ -197,8 +197,8 @@ def compute_jacobians(
 
     Row ``i`` of ``backward`` is the result of a backward pass for a ``grad_output`` that is 1 at
     element ``i`` and 0 elsewhere. Column ``j`` of ``differences`` is a central difference of
-    forward. If there is a ``reference``, autograd computes this column from the reference instead.
-    All passes use float64 copies, and the caller's tensors and global state do not change.
+    ``forward``. If there is a ``reference``, autograd computes ``differences`` from it instead. All
+    passes use float64 copies, and the caller's tensors and global state do not change.
 
     Args:
         fn: A Function class, or a callable that calls Functions.
@@ -213,7 +213,7 @@ def compute_jacobians(
         each output element and a few forward passes for each input element.
 
     Raises:
-        CannotDiagnoseError: An input or output is too large or empty, or a pass raises.
+        CannotDiagnoseError: An input or output is too large or empty, or a pass raises an error.
 
     Example:
         >>> import torch
@@ -374,7 +374,8 @@ NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
 _EXTENT, _CELL = 336, 28  # maximum sizes in pixels on the page: of a map, and of one entry
 _BORDER = "border: 1px solid #8a8f98"
-# pixels per entry in the picture, so that entries keep sharp edges if a page scales it
+# size of the picture in pixels: if it has several pixels per entry, the entries keep sharp edges
+# when a page scales it
 _PIXELS = 48
 
 
@@ -394,7 +395,7 @@ def as_html(pair: Jacobians) -> str:
 
 
 def png(matrix: Matrix, largest: float) -> bytes:
-    """Draw a matrix with several pixels per entry. The entry ``largest`` gets the darkest shade."""
+    """Return a matrix as a PNG picture. An entry of magnitude ``largest`` is fully opaque."""
     height, width = len(matrix), len(matrix[0])
     side = max(1, _PIXELS // max(height, width))
     colors = (bytes(shade(entry, largest) for entry in row) for row in matrix)
@@ -432,7 +433,7 @@ def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
 
 
 def shade(entry: float, largest: float) -> int:
-    """Return an entry's index in the palette. Every nonzero entry gets a color."""
+    """Return an entry's index in the palette. Every entry that is not negligible gets a color."""
     if math.isnan(entry):
         return UNKNOWN
     if abs(entry) <= NEGLIGIBLE * largest:

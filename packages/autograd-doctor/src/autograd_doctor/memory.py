@@ -141,9 +141,9 @@ def operation_name(operation: Any) -> str:
 def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
-    If PyTorch meets a function under any mode, including FlopCounterMode, it notes that the
-    function must never be compiled. ``torch.cond`` compiles itself, so every later call to it in
-    the same process would raise an error.
+    If PyTorch encounters a function while any mode is active, including FlopCounterMode, it never
+    compiles this function later. ``torch.cond`` compiles itself, so every later call to it in the
+    same process would raise an error.
     """
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
@@ -196,7 +196,7 @@ class LiveStorages(DispatchMode):
         return result
 
     def read(self, values: Any) -> set[int]:
-        """Mark new storages as older ones, and return the keys of all storages in the values."""
+        """Mark unknown storages as older, and return the keys of all storages in the values."""
         found = {key: storage for key, storage, _ in iter_storages(values)}
         for key, storage in found.items():
             if key not in self.made and key not in self._older:
@@ -259,7 +259,7 @@ def differentiable(tensor: Tensor) -> bool:
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
     """Return the tensors in the result of ``fn(*inputs)`` that have a graph.
 
-    A Function class is called through ``.apply``.
+    Call a Function class through ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
     """
@@ -322,7 +322,7 @@ def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A storage that is kept for backward.
+    """A storage that the graph keeps for backward.
 
     ``shape`` and ``dtype`` describe a tensor in this storage.
 
@@ -341,15 +341,15 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
     Each storage counts once.
 
-    ``fn`` is called with copies of ``inputs``. Then the results are deleted, so that only the graph
-    remains. The number includes all memory that the call has created and that the graph keeps
+    This function calls ``fn`` with copies of ``inputs`` and deletes the results, so that only the
+    graph remains. The number includes all memory that the call has created and that the graph keeps
     alive: saved tensors, attributes of a ``ctx``, the inputs of a checkpoint, and an output if
     ``backward`` needs it.
 
     Whole storages count, so a saved slice counts as much as the tensor that it belongs to. Sizes
     are the requested sizes, before an allocator rounds them up. Memory that no operation creates is
     not visible, such as a copy of the random state (about 5 KB). The call really runs, so it can
-    update a module's buffers. PyTorch's random state is restored.
+    update a module's buffers. Afterwards, PyTorch's random state is as before.
 
     Args:
         fn: A Function class (called through ``apply``), a module, or any callable.
@@ -427,7 +427,7 @@ def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 
 class _Anchor(torch.autograd.Function):
-    """Keeps a graph alive through its last node, but does not keep the output tensors alive.
+    """A Function that keeps a graph alive through its last node, but not the output tensors.
 
     A Python reference to the ``grad_fn`` of a custom Function is not enough, because it does not
     keep the nodes behind it alive.
@@ -492,7 +492,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 def _passes(fn: Any, leaves: Sequence[Any], backward: bool, watch: Any = None) -> None:
     """Run forward and backward.
 
-    The caller copies the inputs, so that the copies are not counted.
+    The caller copies the inputs, so that the measurement does not count the copies.
     """
     with preserve_random_state():
         with watch or torch.enable_grad():

@@ -61,7 +61,7 @@ class FunctionVerdict:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The rules that the findings with severity ``"error"`` name."""
+        """The rules of the findings with severity ``"error"``."""
         return self._rules("error")
 
     @property

@@ -101,7 +101,7 @@ def _doctor_of(config: pytest.Config) -> Doctor:
 
 
 class Doctor:
-    """Handles ``--doctor`` in one process of a test run."""
+    """The implementation of ``--doctor`` in one process of a test run."""
 
     def __init__(self, config: pytest.Config) -> None:
         from autograd_doctor._programs.watching import Watching

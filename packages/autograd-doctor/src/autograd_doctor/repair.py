@@ -54,13 +54,14 @@ def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
 
 @dataclass(frozen=True)
 class Repair:
-    """Tested changes to one file. With these changes, ``diagnose`` finds no error.
+    """Tested changes to one file that remove a finding.
+
+    If an error remains, ``left`` describes it.
 
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
         changes: One change, or two changes that are needed together.
-        checked_on: A description of the inputs on which every gradient was correct with the
-            changes.
+        checked_on: Descriptions of the inputs on which every gradient was correct with the changes.
         removes: The rule of the finding that the changes remove, if the finding is a warning or one
             of several errors; otherwise ``""``.
         summary: The old and the new code, in general terms that also fit the same mistake in other

@@ -71,7 +71,7 @@ def search_repair_elsewhere(
     with :func:`run_edits`.
 
     Args:
-        cells: The source of the module, as notebook cells. Python knows them as ``<cell 1>`` and so
+        cells: The source of the module, as notebook cells. Python names them ``<cell 1>`` and so
             on.
         name: The name of the class.
         finding: The finding to repair.
@@ -86,7 +86,7 @@ def search_repair_elsewhere(
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         seed: The seed with which the evidence was collected.
-        seconds: How many seconds the search may take.
+        seconds: The time limit of the search in seconds.
         known: The ``signatures`` of earlier repairs to the same exercise. The search tries these
             edits first.
 
@@ -106,7 +106,7 @@ def edited(function: Any, sources: Mapping[str, str]) -> Any:
 
     Args:
         function: A Function.
-        sources: Maps the name of each edited method to the source of its ``def``.
+        sources: A mapping from the name of each edited method to the source of its ``def``.
 
     Returns:
         The subclass. The Function itself and its file do not change.

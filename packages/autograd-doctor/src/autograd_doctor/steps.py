@@ -133,9 +133,9 @@ class Call:
 
     Floating-point copies are in float64, and differentiated inputs are leaves.
 
-    As in ``diagnose``, all floating-point tensors are differentiated. If some of them require grad,
-    only those are differentiated. The loss is ``L = Σ g·y`` over all floating-point outputs, with a
-    random ``g`` that is always the same.
+    As in ``diagnose``, the steps differentiate all floating-point tensors. If some of them require
+    grad, the steps differentiate only those. The loss is ``L = Σ g·y`` over all floating-point
+    outputs, with a random ``g`` that is always the same.
     """
 
     def __init__(self, fn: Any, inputs: Any) -> None:
@@ -168,7 +168,7 @@ class Call:
         return sum(float((out * g).sum()) for out, g in pairs if is_real(out))
 
     def gradients(self) -> list[Tensor]:
-        """Compute ∂L/∂x for each wanted input with ``backward``. None becomes zeros."""
+        """Compute ∂L/∂x for each wanted input with ``backward``. Replace None with zeros."""
         outputs = [out for out in self.outputs() if is_real(out) and out.requires_grad]
         leaves = [self.args[i] for i in self.wanted]
         if not outputs:
@@ -475,8 +475,8 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
 def run_backward(fn: Any, inputs: Any) -> Step:
     """Step 2: does ``backward`` run, and does its result satisfy the contract?
 
-    A Function's ``backward`` is called directly on the graph node, before the engine sums, casts or
-    fills in anything. For any other callable, only the engine's result is visible.
+    The step calls a Function's ``backward`` directly on the graph node, before the engine sums,
+    casts or fills in anything. For any other callable, only the engine's result is visible.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.

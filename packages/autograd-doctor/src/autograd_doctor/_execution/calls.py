@@ -24,7 +24,7 @@ from autograd_doctor.evidence import Failure
 
 T = TypeVar("T")
 
-LONGEST = 200  # characters of dynamo's reason for stopping
+LONGEST = 200  # maximum length of dynamo's reason for stopping
 
 _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -65,7 +65,7 @@ def prepare_meta() -> None:
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
-    """Return the result of the call, or a :class:`Failure` if the user's code raises.
+    """Return the result of the call, or a :class:`Failure` if the user's code raises an error.
 
     If time or memory runs out, raise :class:`CannotDiagnoseError`, because this does not show that
     the code is wrong.
@@ -140,7 +140,7 @@ def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def is_users_file(filename: str) -> bool:
-    """Whether a file belongs neither to Python's standard library, to PyTorch nor to the doctor."""
+    """Whether a file is outside Python's standard library, PyTorch and the doctor."""
     standard = filename.startswith(_STANDARD_LIBRARY) and "site-packages" not in filename
     return not standard and not filename.startswith(_OURS_OR_TORCHS)
 

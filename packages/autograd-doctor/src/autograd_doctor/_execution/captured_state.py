@@ -25,7 +25,7 @@ from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 # This code calls nothing and computes no attributes. It only looks at the contents of namespaces.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 2000  # objects; if a callable can reach a whole library, the search stops here
+MOST = 2000  # maximum number of objects, because a callable can reach a whole library
 
 Named = tuple[str, Any]  # an object, and its name in the user's code
 
@@ -42,12 +42,12 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def walk_reachable(*roots: Named) -> Iterator[Named]:
-    """Yield the roots and every object that can be reached from them, without duplicates.
+    """Yield the roots and every object that they can reach, without duplicates.
 
     The nearest objects come first.
 
     The search skips objects that belong to PyTorch, NumPy, the standard library or another
-    installed package. Tensors, modules, generators and containers are not skipped, because they
+    installed package. It does not skip tensors, modules, generators and containers, because they
     hold the user's data.
     """
     home = {_home(thing) for _, thing in roots}
@@ -379,7 +379,7 @@ class TensorState:
 
 
 def can_be_borrowed(thing: Any) -> bool:
-    """Whether an object is a tensor whose memory can be replaced temporarily."""
+    """Whether an object is a tensor whose memory the doctor can temporarily replace."""
     return (
         type(thing) in (Tensor, nn.Parameter)
         and thing.layout is torch.strided
@@ -449,7 +449,7 @@ class CapturedState:
 
     @contextmanager
     def borrow(self) -> Iterator[None]:
-        """Inside the block, temporarily replace the memory of all tensors.
+        """Replace the memory of all tensors inside the block.
 
         Restore all state afterwards.
         """
@@ -502,7 +502,7 @@ class CapturedState:
 
 
 def _held(things: Sequence[Named]) -> Iterator[TensorState]:
-    """Yield the tensors whose memory can be replaced temporarily."""
+    """Yield the tensors whose memory the doctor can temporarily replace."""
     modules = [thing for _, thing in things if isinstance(thing, nn.Module)]
     parameters = {id(t) for module in modules for t in module._parameters.values()}
     buffers = {id(t) for module in modules for t in module._buffers.values()}
@@ -517,6 +517,6 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the floating-point dtype of a call's arguments, or float64 if there are several."""
+    """Return the floating-point dtype of a call's arguments, or float64 for none or several."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

@@ -87,8 +87,8 @@ def variants(
 ) -> tuple[Variant, ...]:
     """Repeat the direct call to ``backward`` in other dtypes and on the ``meta`` device.
 
-    The call is not repeated if an argument contains tensors, such as a module with weights, because
-    those tensors would not be converted.
+    If an argument contains tensors, such as a module with weights, do not repeat the call, because
+    the conversion would not reach those tensors.
     """
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)

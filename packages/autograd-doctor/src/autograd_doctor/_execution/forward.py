@@ -75,7 +75,7 @@ def _written(session: Session) -> tuple[int, ...]:
 
 
 def _default_dtype(session: Session, outputs: Sequence[Tensor]) -> DefaultDtype | None:
-    """Return the first output that has the default dtype only because this is the default dtype.
+    """Return the first output whose dtype depends on PyTorch's default dtype.
 
     If ``forward`` runs again with another default dtype, this output changes its dtype. The result
     of a cast such as ``x.float()`` does not. ``forward`` runs again only if the inputs are in

@@ -1,4 +1,4 @@
-"""Find the calls of other Functions that ``backward`` makes while it is differentiated."""
+"""Find the calls to other Functions that ``backward`` makes while autograd differentiates it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Call = tuple[type[Function], tuple[Any, ...]]
 
 
 class _Calls:
-    """A watcher that keeps the arguments of the first call of each Function."""
+    """A watcher that keeps the arguments of the first call to each Function."""
 
     def __init__(self, besides: type[Function] | None) -> None:
         self._besides = besides
@@ -46,10 +46,10 @@ def _copy(value: Any) -> Any:
 
 
 def calls_in_backward(session: Session, grad_outputs: Sequence[Tensor | None]) -> Sequence[Call]:
-    """Return the calls of other Functions in ``backward``, with copies of their arguments.
+    """Return the calls to other Functions in ``backward``, with copies of their arguments.
 
     Args:
-        session: The session of the Function that is examined.
+        session: The session of the Function to examine.
         grad_outputs: The gradients of its outputs.
     """
     run = session.run()

@@ -27,7 +27,7 @@ _APART = 7919
 
 
 class Stream(IntEnum):
-    """What a stream of random numbers is used for.
+    """The purpose of a stream of random numbers.
 
     Streams with different purposes are independent.
     """
@@ -60,7 +60,7 @@ def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
 
 
 def reseed(seed: int) -> None:
-    """Seed the generators that user code draws from: the ones of PyTorch, Python and NumPy.
+    """Seed the generators that user code draws from: those of PyTorch, Python and NumPy.
 
     ``torch.manual_seed`` is too slow for hundreds of calls, because it queues a call, with a stack
     trace, for every uninitialized backend.
@@ -92,7 +92,7 @@ def preserve_global_state(seed: int) -> Iterator[None]:
     mode.
 
     Afterwards, restore the random states of PyTorch (CPU and CUDA), Python and NumPy, the default
-    dtype, the modes above and the number of threads. Warnings inside the block are not shown.
+    dtype, the modes above and the number of threads. Hide warnings inside the block.
 
     Args:
         seed: The seed for the generators that user code draws from.
@@ -150,7 +150,7 @@ def _plain_modes() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Output of the examined user code. Without this code, the output would appear for every call.
+# Output of the user's code, which would otherwise appear for every call.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # characters to keep
@@ -182,9 +182,9 @@ class Bounded(io.TextIOBase):
 
 
 class _Aside(Bounded):
-    """Capture the output of one thread, up to a limit.
+    """A stream that captures output, up to a limit.
 
-    A debugger and other threads still print normally.
+    A debugger and the other threads that already exist still print normally.
     """
 
     def __init__(self) -> None:
@@ -210,9 +210,9 @@ def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
 
     Then call ``pass_once`` and show its output.
 
-    If the block prints nothing, ``pass_once`` is not called. If the block raises after a long time,
-    a call to ``pass_once`` might never end. In this case, the beginning of the block's own output
-    is shown.
+    If the block prints nothing, do not call ``pass_once``. If the block raises an error after a
+    long time, a call to ``pass_once`` might never end. In this case, show the beginning of the
+    block's own output.
     """
     aside, began = _Aside(), time.monotonic()
     slow = False

@@ -20,7 +20,7 @@ from autograd_doctor._execution.calls import attempt, users_last
 from autograd_doctor._numerics.tensors import changed, is_float, same_bytes
 from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
-MOST_NUMBERS = 2**16  # elements in an operation's result; larger results are not compared
+MOST_NUMBERS = 2**16  # maximum number of elements in a result; larger results are ignored
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> 
 def line_with_nan(call: Callable[[], object]) -> tuple[str, str]:
     """Return the line at which a call produces the first nan, and what this line computes there.
 
-    Both are ``""`` if unknown. ``"0 / 0"`` is an example of what it computes. If the nan comes from
-    a tensor that existed before the call, it is ``"nan"``.
+    Both are ``""`` if unknown. The second is an expression such as ``"0 / 0"``, or ``"nan"`` if the
+    nan comes from a tensor that existed before the call.
     """
     steps = (
         it
@@ -83,7 +83,7 @@ def line_with_nan(call: Callable[[], object]) -> tuple[str, str]:
 def line_not_finite(call: Callable[[], object], plain: Callable[[], object]) -> tuple[str, str]:
     """Return the first line whose result is not finite in one run but finite in a plain run.
 
-    Return also what this line computes there, such as ``"exp(100)"``. Both are ``""`` if unknown.
+    Also return what this line computes there, such as ``"exp(100)"``. Both are ``""`` if unknown.
     """
     for step, other in _matched(_steps_of(call), _steps_of(plain)):
         results = list(zip(step.results, other.results, strict=False))
@@ -196,7 +196,7 @@ def _near(one: Tensor, other: Tensor) -> bool:
 
 
 def _line() -> str:
-    """Return the running line of user code, ignoring the lines that started the diagnosis."""
+    """Return the current line of user code, ignoring the lines that started the diagnosis."""
     frames = traceback.extract_stack()
     ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
     return users_last(frames[ours[-1] :] if ours else frames)

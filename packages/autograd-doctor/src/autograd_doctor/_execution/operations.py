@@ -39,7 +39,8 @@ def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]
 # --------------------------------------------------------------------------------------------------
 # The operations that a block of code runs, and the operations that contribute to a result.
 #
-# Operations are counted and not timed, because the count is the same on every machine.
+# The doctor counts operations instead of timing them, because the count is the same on every
+# machine.
 # --------------------------------------------------------------------------------------------------
 
 # compared by identity; kept alive, so that no id is reused
@@ -125,7 +126,7 @@ class OneDevice(DispatchMode):
 def memory(values: Iterable[Any]) -> Memory:
     """Return the memory of all tensors in some values, including those in lists and dictionaries.
 
-    A sparse tensor has no memory of its own. Its memory is the memory of its indices and values.
+    Skip sparse tensors, which have no memory of their own.
     """
     return frozenset(
         tensor.untyped_storage()
@@ -170,9 +171,9 @@ _OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
-    """A context manager that records every tensor that was not computed from the ``given`` tensors.
+    """A context manager that detects tensors that were not computed from the ``given`` tensors.
 
-    0-dim tensors are ignored, because they can be on the CPU while all other tensors are on a GPU.
+    It ignores 0-dim tensors, because they can be on the CPU while all other tensors are on a GPU.
     """
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -199,14 +200,14 @@ class Strangers(DispatchMode):
         self._known |= memory([value])
 
     def meet(self, values: Iterable[Any]) -> None:
-        """Record the tensors in some values that are not known."""
+        """Record whether some values contain a tensor that is not known."""
         for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A context manager that records calls that name a device, unless it is a tensor's device.
+    """A context manager that detects calls that name a device, unless it is a tensor's device.
 
     ``to`` and ``cpu`` run no operation if the tensor is already on the device, so recording
     operations would miss these calls.
@@ -220,7 +221,7 @@ class DevicesNamed(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call a PyTorch function, and record it if it names a device."""
+        """Call a PyTorch function, and record whether it names a device."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func == _DEVICE:

@@ -48,12 +48,12 @@ def both_ways(
 ) -> Pass:
     """Run forward, then pass cotangents to autograd's backward pass.
 
-    Outputs whose cotangent is ``None`` are ignored. If ``cotangents`` is a function, it computes
-    the cotangents from the outputs. If ``cotangents`` is a sequence of tensors, the tensors are
-    copied first. ``between`` is called between forward and backward, with the run as its argument.
+    Ignore outputs whose cotangent is ``None``. If ``cotangents`` is a function, it computes the
+    cotangents from the outputs. If ``cotangents`` is a sequence of tensors, copy them first. Call
+    ``between`` after forward and before backward, with the run as its argument.
 
-    If the call raises on float64 copies, it is repeated in the dtypes of the caller's inputs. The
-    failure records whether the second call works.
+    If the call raises an error on float64 copies, repeat it in the dtypes of the caller's inputs.
+    The failure records whether the second call works.
     """
     done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
     own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
@@ -134,7 +134,7 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 def dense(grad: Tensor | None) -> Tensor | None:
     """Convert a sparse gradient, such as the gradient of an embedding, to a dense tensor.
 
-    A dense gradient is returned unchanged.
+    Return a dense gradient unchanged.
     """
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
@@ -144,7 +144,7 @@ def fitting(
 ) -> list[Tensor | None]:
     """Return copies of the cotangents that match the outputs in dtype and device.
 
-    If an output and its cotangent differ in shape, a new cotangent is drawn.
+    If an output and its cotangent differ in shape, draw a new cotangent.
     """
     fresh = sample_cotangents(outputs, torch.Generator().manual_seed(0))
     return [

@@ -27,7 +27,7 @@ _LARGE = 1e6  # above the usual thresholds, which the example may never reach
 
 
 class SavedTensorSwapper:
-    """Number the tensors that are saved inside ``hooks``, and record which of them are unpacked."""
+    """A recorder that numbers the tensors saved inside ``hooks``, and notes which are unpacked."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -130,8 +130,8 @@ def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
     """Return functions that replace a tensor's values, starting with the safest one.
 
     The first function only reorders values, so indices that are stored as floats stay in range.
-    Integers are never replaced, because compiled code does not check indices and could access
-    memory out of bounds.
+    Never replace integers, because compiled code does not check indices and could access memory out
+    of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)
@@ -158,9 +158,8 @@ Group = tuple[int, ...]  # positions of saved tensors that share memory
 def groups_in(call: Call) -> list[Group]:
     """Group the saved tensors by the memory that they keep alive.
 
-    Two kinds of saved tensors are omitted, because unpacking does not show whether ``backward``
-    uses them: tensors with their own graph, and tensors whose memory an attribute of ``ctx`` also
-    keeps alive.
+    Omit two kinds of saved tensors, because unpacking does not show whether ``backward`` uses them:
+    tensors with their own graph, and tensors whose memory an attribute of ``ctx`` also keeps alive.
     """
     by_memory: dict[torch.UntypedStorage, list[int]] = {}
     for place, tensor in enumerate(call.saved):

@@ -147,7 +147,7 @@ def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
 
 
 def _numbered(names: list[str], count: int) -> tuple[str, ...]:
-    """Return ``count`` argument names. If the signature is unknown, the names are numbered."""
+    """Return ``count`` argument names. If the signature is unknown, use numbered names."""
     return tuple(names[i] if i < len(names) else f"input{i}" for i in range(count))
 
 
@@ -202,8 +202,8 @@ class CtxLog:
 class Watched:
     """A subclass of the Function that keeps a :class:`CtxLog` of each forward pass.
 
-    The subclass inherits the user's forward, backward and class attributes. The recording methods
-    are added only to the subclass's backward node type, so the user's class does not change.
+    The subclass inherits the user's forward, backward and class attributes. It adds the recording
+    methods only to its own backward node type, so the user's class does not change.
     """
 
     def __init__(self, function: type[Function]) -> None:
@@ -286,7 +286,7 @@ class Run:
 
 
 class Session:
-    """Run a subject repeatedly.
+    """A subject on one set of inputs, which can run repeatedly.
 
     Every run gets new copies of the inputs and the same random numbers.
 
@@ -356,8 +356,8 @@ class Session:
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments of a call, with dtype arguments adapted to the tensors.
 
-        If an argument is itself a dtype, namely the original dtype of one of the tensors, it is
-        replaced by that tensor's current dtype.
+        If an argument is the original dtype of one of the tensors, replace it with that tensor's
+        current dtype.
         """
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
@@ -370,8 +370,8 @@ class Session:
 
         Both sessions share all other reachable state.
 
-        The values are halved and reversed, because scaling alone would not change a mask or the
-        position of a maximum.
+        The new session halves and reverses the values, because scaling alone would not change a
+        mask or the position of a maximum.
         """
         inputs = [
             0.5 * value.flip(tuple(range(value.dim())))
@@ -418,7 +418,7 @@ class Session:
 
         Different shapes and extreme values can make an index invalid. On the CPU, an invalid index
         raises an error. On a GPU, an invalid index makes every later GPU call in this process fail.
-        A subject that needs a GPU raises an error on the CPU, and that call is not examined.
+        A subject that needs a GPU raises an error on the CPU. ``diagnose`` then skips that call.
         """
         if all(on_cpu(value) is value for value in self.inputs):
             return self

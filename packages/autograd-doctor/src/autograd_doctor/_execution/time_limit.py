@@ -1,8 +1,8 @@
 """A soft time limit: an exception interrupts Python code that runs too long.
 
-The limit applies to the CPU time of the process, because on a busy machine, code that has hardly
-run could exceed a limit on wall-clock time. A second, larger limit on wall-clock time interrupts
-code that only waits.
+The limit applies to the CPU time of the process. On a busy machine, a limit on wall-clock time
+could interrupt code that has hardly run. A second, larger limit on wall-clock time interrupts code
+that only waits.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     """Raise :class:`TimeUp` inside the block when the block has used too much CPU time.
 
     In the main thread, a timer signal interrupts the block. In other threads and on Windows, a
-    watchdog thread interrupts it. In both cases, only Python code is interrupted, so a long call
-    into compiled code finishes first. Afterwards, the previous signal handler and timer are
-    restored. A limit inside another limit has no effect: the outer limit applies.
+    watchdog thread interrupts it. Both interrupt only Python code, so a long call into compiled
+    code finishes first. Afterwards, restore the previous signal handler and timer. A limit inside
+    another limit has no effect: the outer limit applies.
 
     Args:
         seconds: The limit on CPU time; 0 means no limit.
@@ -131,7 +131,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _swallows(frame: FrameType | None) -> bool:
     """Whether Python would print an exception raised now instead of propagating it.
 
-    This is so in finalizers and in callbacks of weak references, also in those of torch.compile.
+    This is so in finalizers and in callbacks of weak references, including those of torch.compile.
     """
     while frame is not None:
         code = frame.f_code

@@ -43,7 +43,7 @@ def bisect_columns(
 ) -> Evidence:
     """Add Jacobian columns to the evidence, for elements whose gradient might be wrong.
 
-    If all columns are known, or if the known columns already show a mistake, nothing is added.
+    If all columns are known, or if the known columns already show a mistake, add nothing.
     """
     counts = [as_real(inputs[position]).numel() for position in wanted]
     known = [len(columns.index) for columns in evidence.values.jacobian]

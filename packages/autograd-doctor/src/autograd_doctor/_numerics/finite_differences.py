@@ -26,8 +26,8 @@ TINY = 3e-7  # relative to an element: some units in the last place of float32
 PEEKS = 5  # multiples of TINY to examine, because a single distance may show nothing by chance
 DIRECTIONS = 2
 AT_ONCE = 32  # columns that are computed at the same time, each from four points
-MOST_COLUMNS = 256  # elements of an input; larger inputs are sampled,
-MOST_ENTRIES = 2**22  # with fewer elements if there are many outputs: 32 MB for a matrix
+MOST_COLUMNS = 256  # maximum number of columns for each input; larger inputs are sampled
+MOST_ENTRIES = 2**22  # maximum size of a matrix (32 MB); with many outputs, there are fewer columns
 
 Values = Callable[[Sequence[Any]], Tensor]  # maps arguments to all outputs, flat and real
 
@@ -83,7 +83,7 @@ def along(
     return DirectionalDerivatives(by_input, _turned(value), _turned(error), smooth)
 
 
-MOST_TIES = 8  # groups of equal elements
+MOST_TIES = 8  # maximum number of groups of equal elements
 
 
 def with_ties(
@@ -112,7 +112,7 @@ def with_ties(
     numbers, counts = elements.unique(return_counts=True)
     tied = numbers[(counts > 1) & numbers.isfinite()]
     smooth = torch.cat([found.smooth for found in columns])
-    at_kinks = torch.isin(tied, elements[~smooth])  # these are the most interesting ones
+    at_kinks = torch.isin(tied, elements[~smooth])  # these groups come first
     directions = [
         [
             _where_equal(_real(inputs[position]), found.index, number)
@@ -175,7 +175,7 @@ def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
 def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Tensor:
     """Return the flat positions of an input to examine: all, or a sample if there are too many.
 
-    An element of a symmetric matrix is examined only together with its mirror image.
+    The sample contains an element of a symmetric matrix only together with its mirror image.
     """
     elements, most = _real(value).numel(), affordable(most, outputs)
     if elements <= most:
@@ -193,9 +193,9 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     """For each output value of forward, return how much it jumps after tiny changes to the inputs.
 
     The values jump if forward computes in float32, or if it stops iterating at a tolerance. Values
-    that float32 can represent exactly are treated as a separate group, because one output can
-    contain both kinds. The result for each group is the median, because a kink or a step at one
-    element is not noise.
+    that float32 can represent exactly form a separate group, because one output can contain both
+    kinds. The result for each group is the median, because a kink or a step at one element is not
+    noise.
     """
     bends, rises, moved = [], [], [center]
     for k in range(1, PEEKS + 1):
@@ -363,7 +363,7 @@ def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
-    """Return copies of the inputs, in which flat real offsets are added to the wanted inputs."""
+    """Return copies of the inputs, with flat real offsets added to the wanted inputs."""
     copies = copied(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)

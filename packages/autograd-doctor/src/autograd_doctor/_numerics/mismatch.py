@@ -202,6 +202,6 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def return_line(source: str) -> str:
-    """Return the return statement of a backward, or ``""`` if it has several."""
+    """Return the return statement of a ``backward``, or ``""`` unless it has exactly one."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""

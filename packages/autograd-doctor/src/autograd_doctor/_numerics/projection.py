@@ -1,8 +1,8 @@
 """Check whether the gradient agrees with the slope of forward along random directions.
 
-For each direction and cotangent, two numbers are compared: ⟨g, J v⟩, from finite differences of
-forward, and ⟨B(g), v⟩, from backward. A wrong element anywhere makes the two numbers differ. If
-they agree, no Jacobian is needed.
+For each direction and cotangent, this module compares two numbers: ⟨g, J v⟩, from finite
+differences of forward, and ⟨B(g), v⟩, from backward. A wrong element anywhere makes the two numbers
+differ. If they agree, no Jacobian is needed.
 """
 
 from __future__ import annotations

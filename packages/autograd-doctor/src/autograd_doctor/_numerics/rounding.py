@@ -1,4 +1,4 @@
-"""Decide which errors can be explained by float32 rounding."""
+"""Decide which errors float32 rounding can explain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
 EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
-# relative to the magnitude: no digit is correct, so the result is different, not just inaccurate
+# relative to the magnitude: no digit is correct, so the result is different, not only inaccurate
 USELESS = 0.3
 
 Values = tuple[Tensor | None, ...]  # a call's outputs, followed by its gradients
@@ -62,9 +62,9 @@ def representable(values: Values) -> bool:
 def excess(error: Tensor | None, value: Tensor | None, noise: Tensor | None) -> float:
     """Return the ratio of an error to the noise. The ratio is the median over a tensor's elements.
 
-    The median is used because a single element can fall on the other side of a step or a branch.
-    Exact zeros are ignored. If not even one digit is correct, the precision cannot be measured, and
-    the ratio is 0.
+    The median ignores a single element that falls on the other side of a step or a branch. Elements
+    whose error and value are both 0 do not count. If not even one digit is correct, the precision
+    cannot be measured, and the ratio is 0.
     """
     if error is None or value is None or noise is None:
         return 0.0

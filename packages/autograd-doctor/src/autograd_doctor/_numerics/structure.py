@@ -30,8 +30,9 @@ class Structure:
     Attributes:
         words: A name for the values in the set, such as "a symmetric matrix".
         is_matrix: Whether the equation relates the elements of a square matrix.
-        tangent: Projects a change to the example onto the changes that satisfy the equation.
-        draw: Returns another value in the set.
+        tangent: A function that projects a change to the example onto the changes that satisfy the
+            equation.
+        draw: A function that returns another value in the set.
     """
 
     words: str
@@ -252,7 +253,7 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
     """Multiply each element by a random factor.
 
-    Signs are kept, and no element leaves the example's range.
+    Keep the signs, and keep each element within the example's range.
     """
     sample = value.clone()
     noise = _uniform(value, rng)

@@ -76,7 +76,7 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
-# These probes examine a callable as a whole and are not repeated for the Functions inside it.
+# These probes examine a callable as a whole. They do not run for the Functions inside it.
 ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
@@ -93,8 +93,8 @@ def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
     """Return the probes that run at a level.
 
     If ``double_backward`` is true, the Function must support second derivatives. If it is false,
-    the probe for second derivatives is left out. If it is ``None``, second derivatives are examined
-    but not required.
+    leave out the probe for second derivatives. If it is ``None``, examine second derivatives, but
+    do not require them.
     """
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(

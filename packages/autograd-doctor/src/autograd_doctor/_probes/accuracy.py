@@ -73,10 +73,10 @@ def inexact(
 
 
 class _ReadNumbers(DispatchMode):
-    """Count how often each source line reads a number from a tensor.
+    """A mode that counts how often each source line reads a number from a tensor.
 
-    Reads in the forward pass and reads in the backward pass are counted separately. Otherwise, a
-    call such as ``one_hot``, which reads two numbers in each pass, would look like a loop.
+    It counts reads in the forward pass and in the backward pass separately. Otherwise, a call such
+    as ``one_hot``, which reads two numbers in each pass, would look like a loop.
     """
 
     def __init__(self) -> None:

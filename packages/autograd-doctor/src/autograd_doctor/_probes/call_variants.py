@@ -74,8 +74,7 @@ def grad_output_layout(session: Session, evidence: Evidence) -> Evidence:
 def input_layout(session: Session, evidence: Evidence) -> Evidence:
     """Pass the same inputs in other memory layouts.
 
-    Functions with sparse gradients are skipped, because PyTorch does not support other layouts for
-    them.
+    Skip Functions with sparse gradients, because PyTorch does not support other layouts for them.
     """
     if evidence.contract.direct and evidence.contract.direct.sparse:
         return evidence
@@ -184,8 +183,8 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield the sets of inputs that require grad: each input alone, then all inputs except one.
 
-    Each set comes with a description. The sets of all inputs except one are yielded only if there
-    are at least three inputs.
+    Each set comes with a description. With fewer than three inputs, omit the sets of all inputs
+    except one.
     """
     wanted = evidence.wanted
     if len(wanted) > 1:
@@ -265,7 +264,7 @@ def _named_axis(evidence: Evidence) -> Axis | None:
 def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
     """Yield pairs: the position of a dim, and a value of the dim argument that selects this dim.
 
-    Negative values are included, but not the value in the original call.
+    Include negative values, but not the value in the original call.
     """
     for axis in range(min(named.rank, MOST_AXES)):
         yield from ((axis, d) for d in (axis, axis - named.rank) if d != dim)
@@ -405,7 +404,7 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
         return  # the rows of a structured matrix belong together
     if fitting and length:
         yield fitting
-    if len(fitting) > 1 and length:  # not indices: alone, they may not fit the rest
+    if len(fitting) > 1 and length:  # not indices, which may not fit the other inputs
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
@@ -495,7 +494,7 @@ def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[in
 
 
 def _piece(session: Session, plain: Plain, sliced: Sliced, part: slice) -> Pass:
-    """Make the call on one piece of the batch. Replace a missing gradient by zeros."""
+    """Make the call on one piece of the batch. Replace a missing gradient with zeros."""
     inputs = [v[part] if i in sliced else v for i, v in enumerate(plain.inputs)]
     done = both_ways(session, [g[part] for g in plain.grad_outputs], inputs=inputs)
     pairs = zip(session.wanted, done.grads, strict=False)

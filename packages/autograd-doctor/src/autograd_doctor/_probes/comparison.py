@@ -48,7 +48,7 @@ def compare(
 ) -> Comparison:
     """Compare the results of a variant of a call with the results of the original call.
 
-    ``wanted`` holds the positions of the inputs whose gradients are compared. The default is every
+    ``wanted`` holds the positions of the inputs whose gradients to compare. The default is every
     input that requires grad.
     """
     if actual.failure and actual.failure.runs_in_own_dtype:
@@ -93,7 +93,7 @@ SPREAD = 0.05
 class Plain:
     """The original call: its inputs, cotangents and results.
 
-    Variants are compared with this call.
+    The probes compare variants with this call.
     """
 
     inputs: tuple[Any, ...]
@@ -115,10 +115,10 @@ def asked(
     """Compare variants of a call with the original call, and add the comparisons to the evidence.
 
     ``question`` makes the variants and yields the comparisons. If a variant differs on the example
-    but not on other values, its comparison is left out.
+    but not on other values, leave out its comparison.
 
-    Pass ``draws=False`` if the variants may use the random numbers for other elements. Differences
-    in random results are then ignored. Pass ``resizes=True`` if the variants have other shapes. The
+    Pass ``draws=False`` if the variants may use the random numbers for other elements. This ignores
+    differences in random results. Pass ``resizes=True`` if the variants have other shapes. The
     variants then run on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
@@ -192,8 +192,8 @@ def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) ->
 def jittered(value: Any, rng: torch.Generator) -> Any:
     """Move each element of a floating-point tensor away from zero by a small random step.
 
-    A zero becomes positive, and other signs stay the same. A structured matrix, such as a symmetric
-    one, is replaced by a random matrix with the same structure.
+    A zero becomes positive, and other signs stay the same. Replace a tensor that has a structure,
+    such as a symmetric matrix, with a random tensor that has the same structure.
     """
     if not is_float(value) or not value.numel():
         return value
@@ -290,7 +290,8 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 #
 # One call applies the Function. The other call runs the Function's forward as ordinary code, with a
 # stand-in for ctx that does nothing. The two calls must give the same outputs, gradients and second
-# derivatives, even where a formula overflows or has a kink. If they do, their costs are compared.
+# derivatives, even where a formula overflows or has a kink. If they do, a rule compares their
+# costs.
 # --------------------------------------------------------------------------------------------------
 
 Cotangents = Sequence[Tensor | None]

@@ -97,8 +97,8 @@ def probe(
 
     ``intentional`` names the rules that the subject breaks by design. If such a rule is about
     linearity, the cotangents come from a range in which ``backward`` is still linear. If
-    ``differences`` is false, no Jacobian is computed. A gradient is then judged only if the slopes
-    of ``forward`` along random directions confirm it.
+    ``differences`` is false, compute no Jacobian. The rules then judge a gradient only if the
+    slopes of ``forward`` along random directions confirm it.
     """
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
@@ -237,7 +237,7 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
     """Measure slopes along directions that preserve the structure of each input.
 
     An example is a symmetric input that stays symmetric. If the gradient agrees with these slopes,
-    these slopes replace the ones in the evidence. If the gradient does not agree, check whether
+    they replace the slopes in the evidence. If the gradient does not agree, check whether
     ``forward`` is an inexact solver.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}

@@ -1,9 +1,9 @@
 """Find a range of cotangents in which an intentionally nonlinear ``backward`` is linear.
 
-``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. Its
-gradients can still be checked. A clipped backward does not change a small ``grad_output``, and a
-guided backward does not change a positive ``grad_output``. For this reason, all cotangents come
-from a range in which ``backward`` is linear.
+``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward.
+``diagnose`` can still check its gradients. A clipped backward does not change a small
+``grad_output``, and a guided backward does not change a positive ``grad_output``. For this reason,
+all cotangents come from a range in which ``backward`` is linear.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ def linear_range(
 ) -> Range | None:
     """Return a range of cotangents in which ``backward`` is linear, or ``None`` if none exists.
 
-    If no rule about linearity is declared as intentional, the range is unlimited. If ``backward``
-    is linear in several ranges, return the first range in which the slopes of ``forward`` confirm
-    the gradient. If the slopes do not confirm it in any range, the gradient is incorrect. In this
-    case, return the first range with a nonzero gradient.
+    If the user declares no rule about linearity, the range is unlimited. If ``backward`` is linear
+    in several ranges, return the first range in which the slopes of ``forward`` confirm the
+    gradient. If the slopes do not confirm it in any range, the gradient is incorrect. In this case,
+    return the first range with a nonzero gradient.
     """
     if not DECLARED.intersection(intentional):
         return ANY

@@ -59,7 +59,7 @@ class _Asked:
     def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
         """Whether a derivative depends on the values of a group of saved tensors.
 
-        Return true if this cannot be determined.
+        Return true if this is unknown.
         """
         if not self.unpacked.intersection(group):
             return False

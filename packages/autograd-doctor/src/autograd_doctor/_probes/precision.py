@@ -48,7 +48,7 @@ Inputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Precisions:
-    """Run forward and backward in float32 or in float64.
+    """Forward and backward passes in float32 or in float64.
 
     Each method returns ``None`` if the call raises an error or takes too long. Complex inputs are
     not supported.
@@ -102,10 +102,11 @@ class Precisions:
     def line_of(
         self, found: Extreme, gradients_wanted: int, move: Move = stay, plain: Inputs = ()
     ) -> Extreme:
-        """Add the line with the first nan, or with the first number that is not finite.
+        """Add the line that produces the first number that is not finite, or the first nan.
 
-        ``plain`` are inputs for which every number is finite. Without them, the line with the first
-        nan is meant. If the outputs are all right, only ``backward`` is examined.
+        ``plain`` holds inputs for which every number is finite. Without ``plain``, add the line
+        that produces the first nan. If the outputs contain no such number, examine only
+        ``backward``.
         """
         values = found.single or found.double
         outputs = values[:-gradients_wanted]
@@ -265,8 +266,9 @@ class _Neighbor:
 def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Iterator[Extreme]:
     """Yield the calls for which float32 loses digits or returns numbers that are not finite.
 
-    A small result is compared with the results for smaller inputs. For example, the gradient of a
-    sigmoid is small in the tails, but its rounding error may be as large there as near 0.
+    The allowed rounding error is relative to the largest result so far, even if the current result
+    is small. For example, the gradient of a sigmoid is small in the tails, but its rounding error
+    may be as large there as near 0.
     """
     on_example = call.both(example)
     if on_example is None:
@@ -317,7 +319,7 @@ def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Va
 
 
 def _of_outputs(grain: list[float], gradients: int) -> list[float]:
-    """Allow infinite noise for each gradient, so that only the outputs are judged.
+    """Allow infinite noise for each gradient, so that the rules judge only the outputs.
 
     If inputs are far from zero, even a correct backward loses digits when it sums over a gradient.
     An example is a linear layer before a batch norm.
@@ -365,7 +367,7 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements, or the maximum if it is 0."""
+    """Return the standard deviation of the finite elements, or the largest magnitude if it is 0."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)

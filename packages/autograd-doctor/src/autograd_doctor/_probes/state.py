@@ -123,7 +123,7 @@ def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
 
 
 def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]:
-    """Return an attribute of ``ctx`` that a backward pass changes, as in :class:`Comparison`."""
+    """Describe an attribute of ``ctx`` that a backward pass changes, as ``Comparison.altered``."""
     nodes = custom_nodes(run.tensors, depth=1)
     before = [(node, name, _snapshot(it)) for node in nodes for name, it in vars(node).items()]
     for _, name, was in before:
@@ -149,7 +149,7 @@ def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]
 
 
 def _snapshot(value: Any) -> Any:
-    """Return a copy of a list or a tensor, and any other value itself."""
+    """Copy a list or a tensor. Return any other value unchanged."""
     if isinstance(value, Tensor):
         return value.clone()
     return list(value) if isinstance(value, list) else value
@@ -233,7 +233,7 @@ DEPENDS = 1e-3  # relative; a solver that starts from its last solution may diff
 
 
 def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
-    """Call a Function on other arguments, once at first and once after the original call."""
+    """Call a Function on other arguments, once by itself and once after the original call."""
     around = session.subject.around
     found = []
     for names, other in _with_other_arguments(session):
@@ -283,7 +283,7 @@ def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
 
 
 def _mirrored(value: Tensor) -> Tensor:
-    """Return the integers of a tensor in reverse order, or their steps if they are sorted."""
+    """Reverse the integers of a tensor. If they are sorted, reverse the steps between them."""
     mirrored = value.flip(tuple(range(value.dim())))
     in_order = value.dim() == 1 and value.dtype != torch.bool and bool((value.diff() >= 0).all())
     return value[0] + value[-1] - mirrored if in_order else mirrored
@@ -430,7 +430,7 @@ class _Whose:
     """The input or output of the call that owns the memory of a tensor.
 
     ``role`` is ``"input"``, ``"output"`` or ``""``. If ``position`` is -1, the tensor is an input
-    or output of an inner Function only, not of the call.
+    or output of an inner Function, but not of the call.
     """
 
     role: str

@@ -84,7 +84,7 @@ def _left_alone(
     """Compare each input tangent after ``jvp`` with its value before ``jvp``.
 
     ``jvp`` must not change a tangent, because other operations read it. If ``forward`` changes its
-    input in place, ``jvp`` must also change the tangent, so nothing is compared.
+    input in place, ``jvp`` must also change the tangent, so compare nothing.
     """
     if evidence.forward.dirty:
         return
@@ -387,11 +387,11 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 #
 # The backend (``aot_eager``) traces but generates no code, so any difference comes from tracing.
 # Dynamo stores its results on the code object of the function that it compiles. We therefore
-# compile a small caller with a new code object each time. The user's function is traced as part of
-# the caller, so dynamo stores nothing on the user's code object.
+# compile a small caller with a new code object each time. Dynamo traces the user's function as part
+# of the caller, so it stores nothing on the user's code object.
 # --------------------------------------------------------------------------------------------------
 
-COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by operations that round differently
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation with operations that round differently
 LONGEST = 200  # largest number of characters in a reason
 
 Call = Callable[..., Any]

@@ -28,8 +28,8 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Re
 # --------------------------------------------------------------------------------------------------
 # Compute the Jacobian that backward implies, by passing one-hot cotangents to backward.
 #
-# This Jacobian is computed only if the gradient may be incorrect. The report shows it next to the
-# Jacobian from finite differences.
+# The probe computes this Jacobian only if the gradient may be incorrect. The report shows it next
+# to the Jacobian from finite differences.
 # --------------------------------------------------------------------------------------------------
 
 MOST_OF_AN_OUTPUT = 48
@@ -94,7 +94,7 @@ MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Make calls with another length or number, and add the ratios of actual to expected gradient.
+    """Make calls with another length or number, and add the ratios of actual to expected gradients.
 
     This probe does nothing unless a gradient may be incorrect.
     """
@@ -157,7 +157,7 @@ def with_other_length(value: Any, length: int) -> Any:
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
     """For each wanted input, yield the ratio of the actual to the expected gradient.
 
-    Both gradients are projected onto a random direction.
+    Project both gradients onto a random direction.
     """
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
