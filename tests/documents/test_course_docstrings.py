@@ -12,6 +12,7 @@ from docstrings import failures, missing
 
 import autograd_course
 from autograd_course import functions, lesson, visualize
+from autograd_course.functions.attention import attention, dropped, tiled_attention
 
 # The module of `triton_decayed_sum` imports Triton, which exists only for GPUs.
 NAMES = [
@@ -30,7 +31,12 @@ CALLS: list[Callable[..., Any]] = list(
 )
 
 PARTS = ("AdditiveCoupling", "Checkpoint", "LinearCrossEntropy")  # of documented callables
-FUNCTIONS = [getattr(functions, name) for name in functions.__all__ if name not in PARTS]
+FUNCTIONS = [
+    *(getattr(functions, name) for name in functions.__all__ if name not in PARTS),
+    attention,
+    dropped,
+    tiled_attention,
+]
 
 
 @pytest.mark.parametrize("call", [*CALLS, *FUNCTIONS], ids=lambda call: call.__name__)

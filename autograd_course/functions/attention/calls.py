@@ -98,7 +98,7 @@ def tiled_attention(
     Example:
         >>> import torch
         >>> q, k, v = torch.ones(2, 5, 8), torch.ones(2, 7, 8), torch.ones(2, 7, 3)
-        >>> tiled_attention(q, k, v, block=(2, 4)).shape
+        >>> tiled_attention(q, k, v).shape
         torch.Size([2, 5, 3])
     """
     q, k, v = broadcast(q, k, v)
