@@ -2,7 +2,7 @@
 
 If a Python version is not on the PATH, nox prints a message and skips its sessions. The
 environments are in `build/versions`. All packages except PyTorch have the versions that
-`constraints.txt` pins. CUDA libraries take up most of an environment's 5 GB, because PyPI's PyTorch
+`constraints.txt` pins. CUDA libraries take up most of an environment's 6 GB, because PyPI's PyTorch
 for Linux cannot be imported without them, even on a machine without a GPU.
 """
 
