@@ -17,7 +17,7 @@ import torch
 from torch.autograd import Function, gradcheck, gradgradcheck
 
 ROOT = Path(__file__).parents[1]
-# The folders of the tables of right and wrong Functions and submissions.
+# The folders that contain the tables of right and wrong Functions and submissions.
 sys.path[:0] = [
     str(ROOT / "tests/support"),
     *(str(folder) for folder in sorted(ROOT.glob("packages/*/tests/support"))),
@@ -76,7 +76,7 @@ def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options
 
 
 def leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Return double-precision copies. The same inputs require grad, or all if none did."""
+    """Return double-precision copies that require grad like the inputs. If none does, all do."""
     chosen = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     return [leaf(x, not chosen or any(x is one for one in chosen)) for x in inputs]
 

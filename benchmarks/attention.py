@@ -2,14 +2,14 @@
 
     python -m benchmarks.attention [--quick]
 
-On a CPU: one head of 64 features, float32, one thread. On a CUDA GPU: eight heads of 64 and of 128
-features, bfloat16; tiled_attention then uses the Triton kernels, which compete with flash. "math",
-"efficient" and "flash" are the backends of ``F.scaled_dot_product_attention``, if they exist here.
-attention and tiled_attention come from this package. Times are the best of several runs. The runs
-alternate, so that other work on the machine slows all of them. Compare ratios. Memory is the amount
-that the allocator counts in forward and backward. On a CPU it is the same in every run. It includes
-neither the inputs nor the workspace of matrix products. A quick run measures the shortest length
-once.
+On a CPU, the benchmark measures one head of 64 features in float32, on one thread. On a CUDA GPU,
+it measures eight heads of 64 and of 128 features in bfloat16. There, tiled_attention uses the
+Triton kernels, which compete with flash. "math", "efficient" and "flash" are the backends of
+``F.scaled_dot_product_attention``, if they exist on this machine. attention and tiled_attention
+come from this package. Times are the best of several runs. The runs alternate, so that other work
+on the machine slows all of them. Compare ratios. Memory is the amount that the allocator counts in
+forward and backward. On a CPU it is the same in every run. It includes neither the inputs nor the
+workspace of matrix products. A quick run measures the shortest length once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Grade the same class in our sandbox, by nbgrader and by Otter, in one run on this machine.
+"""Grade the same class in our sandbox, with nbgrader and with Otter, in one run on this machine.
 
     python -m benchmarks.classroom [--students 50] [--jobs 2] [--quick]
 
 Each student hands in the notebook of lesson 01 with an individual answer to "square". A third of
-the answers are wrong. No two answers have the same code, so no verdict is reused.
+the answers are wrong. No two answers have the same code, so the grader reuses no verdict.
 ``nbgrader autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in
 its own process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6
 students in our sandbox and 2 with each of the others, and extrapolates their time. The peak is the
@@ -12,9 +12,9 @@ processes. Other work on the machine affects it less than the elapsed time.
 
     python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
 
-grades classes of these sizes in our sandbox only. A third of the answers are right, a third wrong
-and a third unwritten, and no two have the same code. It shows how much memory and computing time
-each additional student costs.
+grades classes of these sizes, but only in our sandbox. A third of the answers are right, a third
+wrong and a third unwritten, and no two have the same code. It shows how much memory and computing
+time each additional student costs.
 
     python -m benchmarks.classroom --repairs [--students 100] [--jobs 2]
 
@@ -91,7 +91,7 @@ def test_square(Square, grade):
 
 @dataclass(frozen=True)
 class Took:
-    """The cost of one way of grading, and the number of answers that it found to be right."""
+    """The cost of one way of grading, and the number of answers that it graded as right."""
 
     name: str
     students: int
@@ -338,7 +338,7 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _held(process: int) -> int:
-    """Return the memory of a process and its descendants. Shared pages are counted once."""
+    """Return the memory of a process and its descendants. Count shared pages once."""
     total = 0
     try:
         family = [root := psutil.Process(process), *root.children(recursive=True)]

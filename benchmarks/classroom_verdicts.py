@@ -2,10 +2,11 @@
 
     python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
-Prints seconds and verdicts, and counts the verdicts in which the classroom differs from ``grade``.
-It compares what a learner reads first: the status, and the rule or the sentence. The numbers in a
-sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from the same
-seed, because other inputs may lead to a different rule. A quick run takes three exercises.
+The benchmark prints seconds and verdicts, and counts how often the classroom's verdict differs from
+that of ``grade``. It compares what a learner reads first: the status, and the rule or the sentence.
+The numbers in a sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws
+from the same seed, because other inputs may lead to a different rule. A quick run takes three
+exercises.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def seed_for(exercise: Exercise) -> int:
 def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Any, bool]]:
     """Yield the kind of answer, its code, the answer for ``grade``, and whether sentences count.
 
-    For a stub, ``grade`` gets None. The classroom must find that it was not attempted.
+    For a stub, ``grade`` gets None, and the classroom's verdict must be "not attempted".
     """
     yield "solution", handed_in("solutions", exercise.id), RIGHT[exercise.id], True
     yield "stub", handed_in("exercises", exercise.id), None, False
@@ -66,7 +67,7 @@ def timed(call: Callable[[], Verdict]) -> tuple[float, Verdict]:
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
-    """Whether two verdicts agree in the parts that a learner reads first."""
+    """Return whether two verdicts agree in the parts that a learner reads first."""
     if there.status != here.status or bool(there.finding) != bool(here.finding):
         return False
     if there.finding and here.finding:

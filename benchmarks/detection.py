@@ -2,10 +2,10 @@
 
     python -m benchmarks.detection [--quick]
 
-It takes the wrong Functions of the test tables (tests/cases and tests/answers) for which the table
-names a rule. Each one runs on its own inputs in float64. "Raise" counts the Functions that
-gradcheck or gradgradcheck rejects; "names it" counts those whose first finding is the rule in the
-table.
+The benchmark takes the wrong Functions in the test tables (``cases`` and ``answers`` in the folders
+``tests/support``) for which the table names a rule. Each one runs on its own inputs in float64.
+"Raise" counts the Functions that gradcheck or gradgradcheck rejects. "Names it" counts those whose
+first finding is the rule in the table.
 """
 
 from __future__ import annotations

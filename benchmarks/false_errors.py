@@ -3,9 +3,9 @@
     pip install -e '.[third-party]'
     python -m benchmarks.false_errors [--quick]
 
-Prints one row for each Function of third_party.py whose package is installed. It shows the
-package's version, whether gradcheck passes, the findings of diagnose, and an expert's findings with
-their reasons.
+The benchmark prints one row for each Function of third_party.py whose package is installed. The row
+shows the package's version, whether gradcheck passes, the findings of diagnose, and an expert's
+findings with their reasons.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
 
 This is how long you wait if you try `diagnose` on a single Function. The benchmark takes the public
 Functions of third_party.py whose packages are installed, each with the small inputs listed there.
-Two new processes with one thread examine each Function. One runs `diagnose`, and its time includes
-the import. The other runs gradcheck in slow mode. The Function's package and torch are imported
-beforehand. Between machines, compare only the ratios, not the seconds.
+Two new processes with one thread examine each Function. The first runs `diagnose`, and its time
+includes the import. The second runs gradcheck in slow mode. Both import torch and the Function's
+package beforehand. Between machines, compare only the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def seconds_here(row: int, with_gradcheck: bool) -> float:
-    """Return the seconds that the examination of one row takes as the first one in this process."""
+    """Examine one row as the first examination in this process, and return the seconds it takes."""
     shipped = ROWS[row]
     subject, inputs = shipped.subject(), shipped.inputs()
     warnings.simplefilter("ignore")
@@ -79,7 +79,7 @@ def seconds_here(row: int, with_gradcheck: bool) -> float:
 
 
 def in_a_fresh_process(row: int, *options: str) -> float:
-    """Return the seconds that the examination of one row takes in a new one-thread process."""
+    """Examine one row in a new process with one thread, and return the seconds it takes."""
     command = [sys.executable, "-m", "benchmarks.first_diagnosis", "--row", str(row), *options]
     child = subprocess.run(
         command,

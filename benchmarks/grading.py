@@ -2,9 +2,9 @@
 
     python -m benchmarks.grading [--quick]
 
-It grades the solution of every exercise on all its samples. In the same run, gradcheck and
-gradgradcheck (slow mode) check the solution on these samples. Between machines, compare only the
-ratios, not the milliseconds.
+The benchmark grades the solution of every exercise on all its samples. In the same run, gradcheck
+and gradgradcheck (slow mode) check the solution on these samples. Between machines, compare only
+the ratios, not the milliseconds.
 """
 
 from __future__ import annotations

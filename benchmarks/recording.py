@@ -2,9 +2,9 @@
 
     python -m benchmarks.recording [--quick]
 
-Runs three programs with and without ``autograd_doctor.recording()`` in one process, in alternating
-order. It prints the ratio of the times: 1.00 means that recording costs nothing. The goal is at
-most 1.10.
+The benchmark runs three programs with and without ``autograd_doctor.recording()`` in one process,
+in alternating order. It prints the ratio of the times: 1.00 means that recording costs nothing. The
+goal is at most 1.10.
 
 - "training" trains a network whose activations are Functions, as a training script does.
 - "tests" calls each Function a few times on new shapes, as a test suite does.

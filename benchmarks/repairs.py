@@ -2,10 +2,10 @@
 
     python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
 
-It takes the mistakes in ``benchmarks/mistakes``. ``answers`` contains wrong answers to exercises,
-for ``grade``, and ``functions`` contains other Functions, for ``diagnose``. Each file is by one
-author, who had not seen the rules. We added edits and causes for mistakes that were not found at
-first, so no file is an independent sample any more.
+The benchmark takes the mistakes in ``benchmarks/mistakes``. ``answers`` contains wrong answers to
+exercises, for ``grade``, and ``functions`` contains other Functions, for ``diagnose``. One author,
+who had not seen the rules, wrote each file. We later added edits and causes for mistakes that the
+search had missed, so no file is an independent sample any more.
 
 "Line" counts the repairs that change a wrong line. "Right" counts the repairs that pass an
 independent check. This check is gradcheck on new random inputs with the author's reference, or the
@@ -48,7 +48,7 @@ from autograd_course.grader.pipeline import judge, result_of
 from benchmarks._common import command_line, leaves, some
 
 FOLDER = Path(__file__).parent / "mistakes"
-HEAD = "# %% "  # begins a mistake's cell, and is followed by the mistake's name
+HEAD = "# %% "  # begins a mistake's cell, before the mistake's name
 OTHER_SEED = 12345
 
 
@@ -140,7 +140,7 @@ def outcome(mistake: Mistake) -> Outcome:
 
 
 def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
-    """Whether the repair changes a wrong line or writes a right one."""
+    """Return whether the repair changes a wrong line or writes a right one."""
     before = {_plain(line) for change in repair.changes for line in change.before}
     after = {_plain(line) for change in repair.changes for line in change.after} - before
     wrong = {_plain(line) for text in scope["WRONG"] for line in text.splitlines()}
@@ -179,7 +179,7 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
 
 
 def _has_a_derivative(mistake: Mistake) -> bool:
-    """Whether the author's right version passes the check."""
+    """Return whether the author's right version passes the check."""
     head, name, code = mistake.text.partition("\nNAME = ")  # the lines are listed in the head
     for wrong, right in zip(*_lines_of(mistake.run()), strict=True):
         code = code.replace(wrong, _indented(right, code.partition(wrong)[0].rpartition("\n")[2]))
@@ -188,7 +188,7 @@ def _has_a_derivative(mistake: Mistake) -> bool:
 
 
 def _indented(lines: str, indent: str) -> str:
-    """Indent all lines but the first, unless they already are."""
+    """Indent all lines except the first, unless they are already indented."""
     first, *rest = lines.split("\n")
     return "\n".join([first, *(it if it.startswith(indent) else indent + it for it in rest)])
 

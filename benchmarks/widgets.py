@@ -7,10 +7,10 @@ function in one notebook. The time of a move starts with the browser's time stam
 It ends with the first frame after the picture has changed, and then the next move starts. "Through
 the kernel" means that the page does not have the new values yet: a second input moves before the
 kernel has received the first move. "To another graph" means that the move changes the graph, so
-that everything is drawn again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
+our widget draws everything again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
 widget. "One number there and back" is the time that JupyterLab itself needs on this machine, and
 nothing that asks the kernel can be faster. "A frame of the animation" is the time of one page frame
-while a pulse moves. The layout is timed separately, as the best of several runs. A quick run makes
+while a pulse moves. The time of the layout is the best of several separate runs. A quick run makes
 4 moves of each kind instead of 30.
 """
 
@@ -41,7 +41,7 @@ from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4
 PAUSE = 150  # ms from the end of a move to the next move
-REST = 6 * PAUSE  # the same if the kernel is asked: our widget computes sweeps after a move
+REST = 6 * PAUSE  # the same if a move asks the kernel: our widget then computes sweeps
 OURS = """
 import torch
 from autograd_course import functions, gradient_flow
@@ -145,7 +145,7 @@ def moves(
 
 @contextmanager
 def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
-    """Wait for the picture of the block's move. Otherwise, it would count for the next move."""
+    """Wait until the picture shows this move. Otherwise, it would count for the next move."""
     times: list[float] = []
     page.evaluate("key => { window.moves[key].length = 0; }", key)
     yield times

@@ -25,10 +25,10 @@ def build(
 ) -> None:
     """Update all derived files of the course at ``root``.
 
-    A notebook is executed if its code differs from the code of the built notebook, or if ``force``
-    is true. If only its text differs, the notebook keeps its outputs. ``only`` restricts execution
+    Execute a notebook if its code differs from the code of the built notebook, or if ``force`` is
+    true. If only its text differs, the notebook keeps its outputs. ``only`` restricts execution
     to notebooks with these numbers, such as "01". ``run`` executes a notebook at a given path.
-    ``say`` is called with the path of each written file.
+    ``say`` receives a message about each file that the build writes.
     """
     # A lesson's minutes depend on its outputs, and its text and the README state these minutes.
     while _build(root, only, force, run, say):
@@ -67,7 +67,7 @@ def _build(
 
 
 def is_current(built: NotebookNode | None, expected: NotebookNode) -> bool:
-    """Whether a built notebook has the same cells as ``expected``, all of which were executed."""
+    """Return whether a built notebook has the same cells as ``expected`` and was executed."""
     return built is not None and same_inputs(built, expected) and is_executed(built)
 
 

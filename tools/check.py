@@ -18,7 +18,7 @@ REPAIR = "run `make notebooks`"
 def drift(root: Path) -> list[str]:
     """Return one line for each derived file that is out of date. An empty list means success.
 
-    Outputs are not compared, because this would require executing the notebooks. ``make test``
+    Do not compare outputs, because this would require executing the notebooks. ``make test``
     compares them with nbval.
     """
     derived = derive(root)

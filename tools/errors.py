@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 class AuthoringError(Exception):
-    """A source cannot be built. The message names the file, the line, the problem and the fix."""
+    """Raised when a source cannot be built.
+
+    The message names the file, the line, the problem and the fix.
+    """
 
     def __init__(self, path: Path, line: int, problem: str, repair: str) -> None:
         super().__init__(f"{path}:{line}: {problem}; {repair}")

@@ -18,7 +18,7 @@ from tools.outputs import normalize
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120
 
-# The kernel encrypts if it can, because it would otherwise print a warning to the terminal.
+# The kernel encrypts if it can. Otherwise, it would print a warning to the terminal.
 _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
 
 
@@ -83,5 +83,5 @@ def _refuse_silent(notebook: NotebookNode, path: Path) -> None:
 
 
 def raised(cell: NotebookNode) -> bool:
-    """Whether the saved outputs of a code cell contain an error."""
+    """Return whether the saved outputs of a code cell contain an error."""
     return any(output.output_type == "error" for output in cell.outputs)

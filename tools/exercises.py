@@ -14,9 +14,9 @@ SOLUTION_ONLY = "solution-only"
 def exercise_cells(solution: Source) -> tuple[Cell, ...]:
     """Return the cells of the exercise notebook that belongs to a solved notebook.
 
-    Solution regions are replaced with stubs, and cells with the tag ``solution-only`` are removed.
-    Raises AuthoringError if the exercise would still contain a solution, or if a cell would be
-    invalid Python.
+    Replace solution regions with stubs, and remove cells with the tag ``solution-only``. Raises
+    AuthoringError if the exercise would still contain a solution, or if a cell would be invalid
+    Python.
     """
     kept = [cell for cell in solution.cells if SOLUTION_ONLY not in cell.tags]
     stubbed = tuple(_stubbed(cell, solution) for cell in kept)

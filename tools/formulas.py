@@ -29,7 +29,7 @@ _SCRIPTS = {"^": "sup", "_": "sub"}
 
 
 class FormulaError(ValueError):
-    """A formula cannot be converted.
+    """Raised when a formula cannot be converted.
 
     The message is one sentence that names the unsupported part.
     """
@@ -99,7 +99,7 @@ def _argument(tokens: list[str], formula: str) -> str:
         tokens.pop(0)
     if not tokens:
         raise FormulaError(f"something is missing at the end of the formula {formula!r}")
-    if tokens[0][0].isalnum() and len(tokens[0]) > 1:  # in TeX, x^ab raises only the a
+    if tokens[0][0].isalnum() and len(tokens[0]) > 1:  # in TeX, only the a in x^ab is an exponent
         tokens[:1] = [tokens[0][0], tokens[0][1:]]
     return _next(tokens, formula)
 

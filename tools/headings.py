@@ -2,8 +2,8 @@
 
 The build takes these facts from the declarations of the exercises. They appear at the end of each
 heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``. The totals also appear in the text,
-as in ``18 points, about 73 minutes``. An exercise that needs an extra section of a lesson is marked
-with a star, and its heading names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs
+as in ``18 points, about 73 minutes``. An exercise that needs an extra section of a lesson gets a
+star, and its heading names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs
 "Outputs without a gradient")``.
 """
 
@@ -24,9 +24,9 @@ from tools.percent import Cell, Source
 from tools.regions import find_regions
 
 _EXACT, _STEP = 10, 5  # up to 10, any number of minutes is possible; above 10, only multiples of 5
-# How far a declared number may differ from the model: by a third, and always by 2 minutes. Learners
-# differ by more than this. With this tolerance, a number from the build stays valid when the
-# solution becomes one line longer or shorter.
+# How far a declared number may differ from the model: by up to a third, or by up to 2 minutes if
+# that is more. Learners differ by more than this. With this tolerance, a number from the build
+# stays valid when the solution becomes one line longer or shorter.
 _SHARE, _LEAST = 1 / 3, 2
 
 _FACTS = re.compile(rf"(?: {STAR})?\s+\((?:optional · )?\d[^()]*\bpoints?\b.*\)$")
@@ -101,7 +101,7 @@ def check_minutes(task: Task) -> None:
 
 
 def agree(says: int, model: float) -> bool:
-    """Whether the declared minutes of an exercise are close enough to the model's minutes."""
+    """Return whether an exercise's declared minutes are close enough to the model's minutes."""
     on_scale = says <= _EXACT or says % _STEP == 0
     return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
 

@@ -53,9 +53,9 @@ def with_stars(
 ) -> dict[str, Declared]:
     """Return the exercises. Add the extra sections that each exercise needs.
 
-    ``kinds`` maps the name of each lesson to the kinds of its headings. A heading is first looked
-    up in the exercise's own lesson. If that lesson lacks the heading, the last earlier lesson with
-    this heading is used. Raises AuthoringError if no lesson has the heading.
+    ``kinds`` maps the name of each lesson to the kinds of its headings. The search for a heading
+    begins in the exercise's own lesson and continues in earlier lessons, latest first. Raises
+    AuthoringError if none of these lessons has the heading.
     """
     starred = {}
     for name, exercise in exercises.items():

@@ -171,8 +171,8 @@ def with_table(text: str, new_table: str, path: Path) -> str:
 def with_way_ahead(source: Source, titles: Mapping[str, str]) -> Source:
     """Update the file names and titles in a lesson's table of lessons, if it has one.
 
-    The last column states the purpose of each lesson. It is written by hand, and the update keeps
-    it. Raises AuthoringError if the purpose of a lesson is missing.
+    The last column states the purpose of each lesson. Authors write it by hand, and the update
+    keeps it. Raises AuthoringError if the purpose of a lesson is missing.
     """
     return Source(
         source.path,

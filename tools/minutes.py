@@ -13,7 +13,7 @@ For an exercise, the model counts the contents of its cells in the solved notebo
 - the problem statement: 150 words per minute;
 - given code: 10 lines per minute, not counting the setup cell and hidden code;
 - each line of the solution that is not in the given code: 1 minute. A repair usually changes one
-  line of the given code, so the other lines only have to be read;
+  line of the given code, so learners only have to read the other lines;
 - thinking, and reading one or two reports from the grader: 2 minutes for an easy exercise, 5 for a
   medium one and 10 for a hard one.
 
@@ -188,7 +188,7 @@ def _code_minutes(cell: NotebookNode) -> float:
 
 
 def is_unread(cell: NotebookNode) -> bool:
-    """Whether readers do not see the code of a cell.
+    """Return whether readers do not see the code of a cell.
 
     This applies to the setup cell and to hidden cells.
     """

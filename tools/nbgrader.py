@@ -22,7 +22,7 @@ _GRADE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def is_grader(cell: Cell) -> bool:
-    """Whether a cell grades the answer in another cell."""
+    """Return whether a cell grades the answer in another cell."""
     metadata = cell.nbgrader or {}
     return bool(metadata.get("grade")) and not metadata.get("solution")
 

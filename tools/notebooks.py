@@ -66,7 +66,7 @@ def write(notebook: NotebookNode, path: Path) -> None:
 
 
 def is_executed(notebook: NotebookNode) -> bool:
-    """Whether every code cell has been run exactly once, from top to bottom."""
+    """Return whether every code cell has been run exactly once, from top to bottom."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1))
 
@@ -74,7 +74,7 @@ def is_executed(notebook: NotebookNode) -> bool:
 def keep_outputs(notebook: NotebookNode, built: NotebookNode | None) -> bool:
     """Copy the outputs of a built notebook.
 
-    Return False if the built notebook has different code.
+    Return False if the built notebook is missing, was not executed, or has different code.
     """
     if built is None:
         return False

@@ -16,10 +16,10 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 def normalize(notebook: NotebookNode) -> None:
     """Modify an executed ``notebook`` in place: remove everything that differs from run to run.
 
-    Without its kernel, a saved widget view would show an error instead of the picture. The view is
-    therefore removed, and only ``image/png`` is kept. Traceback frames outside the notebook contain
-    paths, so they are removed. The output of a cell with the tag ``nbval-ignore-output`` depends on
-    the machine, so it is not saved.
+    Remove live views of widgets, because without its kernel, a view would show an error instead of
+    the saved picture. Remove traceback frames outside the notebook, because they contain paths.
+    Remove the output of a cell with the tag ``nbval-ignore-output``, because it depends on the
+    machine.
     """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:

@@ -20,7 +20,7 @@ def stamp(html: str) -> bytes:
 
 
 def is_current(pdf: Path, html: str) -> bool:
-    """Whether a PDF was printed from the current version of the page."""
+    """Return whether a PDF was printed from the current version of the page."""
     return pdf.exists() and pdf.read_bytes().rstrip().endswith(stamp(html))
 
 

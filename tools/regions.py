@@ -1,6 +1,6 @@
 """Find the solution regions between nbgrader's markers, line by line and at any indentation.
 
-A region is replaced with a stub at the indentation of its markers::
+:func:`cut` replaces each region with a stub at the indentation of its markers::
 
     def backward(ctx, grad_output):         def backward(ctx, grad_output):
         ### BEGIN SOLUTION                      # YOUR CODE HERE

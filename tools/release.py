@@ -1,8 +1,8 @@
 """``python -m tools.release [TAG]``: build the distributions, and test them as a user would.
 
-The files are written to ``dist/NAME``. Each wheel is built from its source distribution, which
-proves that the source distribution is complete. The distributions are tested in a temporary folder
-outside the checkout, in a new environment.
+The command writes the files to ``dist/NAME``. It builds each wheel from its source distribution,
+which proves that the source distribution is complete. It tests the distributions in a new
+environment, in a temporary folder outside the checkout.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ RELATIVE_LINK = re.compile(r"\]\((?!https?://|#)[^)]+\)|src(?:set)?=\"(?!https?:
 
 
 class ReleaseError(Exception):
-    """A step failed. The message names the step and shows its output."""
+    """Raised when a step fails. The message gives the reason."""
 
 
 @dataclass(frozen=True)

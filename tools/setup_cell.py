@@ -37,9 +37,9 @@ if "google.colab" in sys.modules:
 def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
     """Return the cells of a source with an updated link to Colab and an updated setup cell.
 
-    ``place`` is the source's path in the repository. If the link is missing, it becomes the first
-    line of the first Markdown cell. If the setup cell is missing, it is inserted before all other
-    code. JupyterLab hides the code of the setup cell.
+    ``place`` is the source's path in the repository. Add a missing link as the first line of the
+    first Markdown cell. Insert a missing setup cell before all other code. JupyterLab hides the
+    code of the setup cell.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")

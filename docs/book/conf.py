@@ -1,7 +1,7 @@
-"""How Sphinx makes the book from what `tools.book` has staged."""
+"""Configure Sphinx to build the book from the pages that `tools.book` has staged."""
 
-# Sphinx with the theme of executable books: all of it comes from PyPI, and the site needs neither a
-# server nor a network. Jupyter Book 2 fetches its theme from a server of its own as it builds.
+# We use Sphinx with the Sphinx Book Theme, because both come from PyPI, and the site needs neither
+# a server nor a network. Jupyter Book 2 downloads its theme from its own server during the build.
 
 import sys
 import tomllib
@@ -17,7 +17,7 @@ project = html_title = "autograd_course"
 language = "en"
 extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design", "sphinx_reredirects", "mathml"]
 
-# Links from elsewhere to the lessons under their first names still lead to them.
+# Redirect links from other sites that use the old names of lessons.
 RENAMED = {
     "04_straight_through": "05_straight_through",
     "05_double_backward": "06_double_backward",
@@ -34,7 +34,7 @@ redirects = {
     for old, new in RENAMED.items()
 }
 
-nb_execution_mode = "off"  # the committed outputs are shown
+nb_execution_mode = "off"  # show the committed outputs
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4
 highlight_language = "text"
@@ -54,9 +54,9 @@ html_theme_options = {
     "repository_url": f"https://github.com/{SETTING['repository']}",
     "repository_branch": SETTING["branch"],
     "use_repository_button": True,
-    "use_download_button": False,  # it would hand out the staged pages
+    "use_download_button": False,  # the button would download the staged pages
     "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "show_toc_level": 2,
     "footer_content_items": [],
-    "navbar_persistent": [],  # the sidebar has a search field already
+    "navbar_persistent": [],  # the sidebar already has a search field
 }

@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers draw by themselves: a page needs no script for them."""
+"""Write formulas as MathML, which browsers display without a script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 
-# What the lessons write, and docutils does not know, in its words.
+# LaTeX commands that the lessons use and docutils does not know, and their replacements.
 _WORDS = (
     (re.compile(r"\\dots(?![a-z])"), r"\\ldots"),
     (re.compile(r"\\tfrac\s*(\d)\s*(\d)"), r"\\tfrac{\1}{\2}"),
@@ -19,7 +19,7 @@ _WORDS = (
 
 
 def mathml(tex: str, display: bool) -> str:
-    """Return a formula as MathML; the source stays in it for readers who copy it."""
+    """Return a formula as MathML. It includes the TeX source, so that readers can copy it."""
     known = tex.strip()
     for pattern, word in _WORDS:
         known = pattern.sub(word, known)

@@ -1,4 +1,4 @@
-"""Make the pictures that README.md shows: make pictures."""
+"""Create the pictures in README.md. ``make pictures`` runs this module."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:
-    """Yield each picture's name and what its file holds."""
+    """Yield the file name and the contents of each picture."""
     trace = traced()
     for scheme in GROUNDS:
         yield f"gradient_flow_{scheme}.svg", animated(trace, scheme).encode()

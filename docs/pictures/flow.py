@@ -1,4 +1,4 @@
-"""Gradient flow through two custom Functions, from a real trace, as an SVG that tells its story."""
+"""An animated SVG of the gradient flow through two custom Functions, from a real trace."""
 
 from dataclasses import replace
 from html import escape
@@ -15,13 +15,13 @@ from autograd_course.visualize.flow.trace import Trace
 from docs.pictures.story import Story
 from docs.pictures.timeline import css
 
-GROUNDS = {"light": "#ffffff", "dark": "#0d1117"}  # of GitHub's pages
-CAPTION, BASELINE = 30.0, 14.0  # pixels: the height of the line below the drawing, and its text's
+GROUNDS = {"light": "#ffffff", "dark": "#0d1117"}  # the backgrounds of GitHub's pages
+CAPTION, BASELINE = 30.0, 14.0  # pixels: height of the line below the drawing, and of its baseline
 STILL = (
     "Values run forward. Gradients run back, times each edge's local factor; "
     "where a value is used twice, they add up."
 )
-# Without animation the drawing is complete: it shows the end, and the sentence above.
+# Without animation, the drawing shows its final state and the sentence above.
 STYLE = """
 .agf-edge{stroke:var(--agf-line);stroke-width:1.4;stroke-dasharray:none}
 .agf-arrow{fill:var(--agf-line)}
@@ -38,12 +38,12 @@ STYLE = """
 
 
 def loss(x: Tensor, y: Tensor) -> Tensor:
-    """Return x²·y + x: x is used twice."""
+    """Return x²·y + x, which uses x twice."""
     return Multiply.apply(Square.apply(x), y) + x
 
 
 def traced() -> Trace:
-    """Run the loss once, forward and backward."""
+    """Trace one forward and one backward pass of the loss."""
     return gradient_flow(loss, torch.tensor(3.0), torch.tensor(2.0)).trace
 
 
@@ -61,7 +61,7 @@ def animated(trace: Trace, scheme: str) -> str:
 
 
 def _around(picture: str, drawn: Layout, scheme: str) -> str:
-    """Return the picture in what tells its style sheet a page's colors."""
+    """Wrap the picture in an SVG that gives its style sheet the colors of a page."""
     size = f'width="{drawn.width:g}" height="{drawn.height:g}"'
     page = f'data-jp-theme-light="{"true" if scheme == "light" else "false"}"'
     ground = f'style="--jp-layout-color0:{GROUNDS[scheme]}"'
@@ -70,9 +70,9 @@ def _around(picture: str, drawn: Layout, scheme: str) -> str:
 
 
 def in_products(trace: Trace) -> Script:
-    """Return the trace in words, with products on the edges, and sums where a value is used twice.
+    """Describe the trace, with products on its edges, and sums for values that are used twice.
 
-    An edge shows ``grad_output × factor = gradient``, and nothing where there is no factor.
+    An edge shows ``grad_output × factor = gradient``, or nothing if it has no factor.
     """
     words = script(trace)
     factors = tuple(
@@ -89,7 +89,7 @@ def in_products(trace: Trace) -> Script:
 
 
 def _ways(edge: int, curve: Curve) -> str:
-    """Return an edge as the way of the value, and as the way back of the gradient."""
+    """Draw an edge twice: as the path of the value, and as the path back of the gradient."""
     runs = "".join(
         f'<path class="run {way}" data-edge="{edge}" pathLength="100" d="{path(curve.points)}"/>'
         for way in ("forward", "backward")
@@ -110,7 +110,7 @@ def _rim(node: int, box: Box) -> str:
 
 
 def _captions(words: Script, drawn: Layout) -> str:
-    """Return the sentences of the steps, one above the other, and the one of the end."""
+    """Return the sentences of the steps and the final sentence, all in the same place."""
     told = {str(n): _phase(s.phase) + escape(words.fill(s.text)) for n, s in enumerate(words.steps)}
     told["still"] = escape(STILL)
     place = f'x="{drawn.width / 2:g}" y="{drawn.height - BASELINE:g}"'

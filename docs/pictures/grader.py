@@ -1,4 +1,4 @@
-"""The grader saying what is wrong: a screenshot of JupyterLab, driven as a learner would."""
+"""Take screenshots of JupyterLab in which the grader explains what is wrong with an answer."""
 
 import io
 import tempfile
@@ -12,7 +12,7 @@ from playwright.sync_api import FloatRect
 from tests.support.labdrive import Lab, browsing, copy_course, running_lab
 
 NOTEBOOK, EXERCISE = "exercises/03_gradient_patterns.ipynb", "swish"
-# What many write first: the product rule's second term is missing.
+# A common first attempt: the second term of the product rule is missing.
 ANSWER = """\
 class Swish(torch.autograd.Function):
     @staticmethod
@@ -26,15 +26,15 @@ class Swish(torch.autograd.Function):
         (s,) = ctx.saved_tensors
         return grad_output * s"""
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-SAID = "Description"  # the PNG's text that holds what the grader says in it
-VIEWPORT = {"width": 780, "height": 1000}  # narrower, JupyterLab puts its prompts above the cells
+SAID = "Description"  # the key of the PNG's text, which contains the grader's report
+VIEWPORT = {"width": 780, "height": 1000}  # in a narrower window, the prompts are above the cells
 COLORS = 128
 CHANGE = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
 ALONE = "() => jupyterapp.commands.execute('application:toggle-left-area')"
 
 
 def screenshots(executable: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the name of each color scheme, and the screenshot in it as PNG."""
+    """Yield the name of each color scheme, and a screenshot in these colors as PNG."""
     with tempfile.TemporaryDirectory() as folder:
         course = copy_course(Path(folder, "course"))
         with (
@@ -45,12 +45,12 @@ def screenshots(executable: str) -> Iterator[tuple[str, bytes]]:
             said = graded(lab)
             for scheme, theme in THEMES.items():
                 lab.page.evaluate(CHANGE, theme)
-                lab.page.wait_for_timeout(1000)  # until the new style sheet is drawn
+                lab.page.wait_for_timeout(1000)  # until JupyterLab shows the new colors
                 yield scheme, small(lab.page.screenshot(clip=around(lab)), said)
 
 
 def graded(lab: Lab) -> str:
-    """Answer the exercise, ask the grader, and return what it says."""
+    """Answer the exercise, run the grader, and return its report."""
     lab.open(NOTEBOOK)
     lab.page.evaluate(ALONE)
     lab.run_all()
@@ -63,7 +63,7 @@ def graded(lab: Lab) -> str:
 
 
 def around(lab: Lab) -> FloatRect:
-    """Return the part of the page that holds the answer and what the grader says of it."""
+    """Return the part of the page that shows the answer and the grader's report."""
     ends = lab.cell(f"{EXERCISE}-grade"), lab.cell(EXERCISE)
     first, last = (cell.bounding_box() for cell in reversed(ends))
     assert first is not None
@@ -73,7 +73,7 @@ def around(lab: Lab) -> FloatRect:
 
 
 def small(png: bytes, said: str) -> bytes:
-    """Return a screenshot in few colors, with what is said in it as text beside the pixels."""
+    """Reduce a screenshot to a few colors, and add the grader's report as text to the PNG."""
     beside, packed = PngInfo(), io.BytesIO()
     beside.add_itxt(SAID, said)
     image = Image.open(io.BytesIO(png)).convert("RGB")

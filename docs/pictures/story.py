@@ -1,4 +1,4 @@
-"""A trace's story as changes over time: values run forward, then gradients run back."""
+"""The animation of a trace as changes over time: values run forward, then gradients run back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,29 +8,29 @@ from itertools import accumulate, pairwise
 from autograd_course.visualize.flow.describe import Script, Step
 from docs.pictures.timeline import Change, Window
 
-SECONDS = {"start": 1.0, "forward": 1.3, "backward": 2.6}  # a step of each phase
-TRAVEL, PAUSE, REST = 0.8, 0.2, 4.0  # seconds: along an edge, between steps, at the end
+SECONDS = {"start": 1.0, "forward": 1.3, "backward": 2.6}  # per step in each phase
+TRAVEL, PAUSE, REST = 0.8, 0.2, 4.0  # seconds: along an edge, before a gradient leaves, at the end
 _HIDDEN, _SEEN = "opacity:0", "opacity:1"
 
 
 @dataclass(frozen=True)
 class Story:
-    """The steps of a trace in words, each of which has its time."""
+    """The steps of a trace, and the time of each step."""
 
     words: Script
 
     @cached_property
     def begins(self) -> tuple[float, ...]:
-        """When each step begins, and, last, when all are over and the drawing rests."""
+        """The start time of each step, and the time at which the last step ends."""
         return tuple(accumulate((SECONDS[step.phase] for step in self.words.steps), initial=0.0))
 
     @property
     def seconds(self) -> float:
-        """How long the loop takes."""
+        """The duration of the loop in seconds."""
         return self.begins[-1] + REST
 
     def changes(self) -> Iterator[Change]:
-        """Yield all that changes, in the order of the story."""
+        """Yield all changes, in the order of the steps."""
         times = zip(self.words.steps, pairwise(self.begins), strict=True)
         for number, (step, (begin, end)) in enumerate(times):
             yield _shown(f"[data-step='{number}']", begin, end)
@@ -49,7 +49,7 @@ class Story:
         yield _shown(f"[data-node='{node}'] .agf-value", begin + TRAVEL, self.seconds)
 
     def _backward(self, step: Step, begin: float) -> Iterator[Change]:
-        """Write a node's gradient, then draw the edges back from it, with what they multiply."""
+        """Write a node's gradient, then draw the edges back from it, with their factors."""
         (node,) = step.nodes
         there = begin + PAUSE + TRAVEL
         yield _shown(f"[data-node='{node}'] .agf-gradient", begin, self.seconds)
@@ -66,7 +66,7 @@ class Story:
         return Change(selector, undrawn, drawn, ((begin, self.seconds),), over=TRAVEL)
 
     def _acting(self, node: int) -> Change:
-        """Draw a second rim around a card while it is the node's turn."""
+        """Draw a second border around a card during the steps of its node."""
         windows: list[Window] = [
             (begin, end)
             for step, (begin, end) in zip(self.words.steps, pairwise(self.begins), strict=True)

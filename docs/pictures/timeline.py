@@ -1,17 +1,17 @@
-"""When what is seen, as CSS: the animation of a drawing that is complete without it."""
+"""Animate a drawing with CSS. Without the animation, the drawing is complete."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-FADE, RESET = 0.3, 0.5  # seconds: of a change, and of all that lasts to the end of the loop
+FADE, RESET = 0.3, 0.5  # seconds: of a transition, and of the reset at the end of the loop
 Window = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a selector's elements look like outside and inside some windows of time, in seconds.
+    """The styles of a selector's elements outside and inside some windows of time, in seconds.
 
-    ``over`` is how long it takes, from a window's begin, to get in.
+    ``over`` is the duration of the transition that begins with a window.
     """
 
     selector: str
@@ -22,7 +22,7 @@ class Change:
 
 
 def css(changes: Iterable[Change], seconds: float) -> str:
-    """Return the style sheet of a loop; who asked for less motion sees none of it."""
+    """Return the style sheet of a loop. Readers who prefer reduced motion see no animation."""
     rules = "".join(_rule(change, f"t{n}", seconds) for n, change in enumerate(changes))
     return f"@media (prefers-reduced-motion: no-preference){{{rules}}}"
 
@@ -35,7 +35,10 @@ def _rule(change: Change, name: str, seconds: float) -> str:
 
 
 def _moments(change: Change, seconds: float) -> Iterator[tuple[float, str]]:
-    """Yield when a change begins or is complete; what lasts to the end goes out with the loop."""
+    """Yield the times at which a transition begins or ends, each with the style at this time.
+
+    A change that lasts to the end of the loop ends with the loop.
+    """
     for begin, end in change.windows:
         yield begin, change.outside
         yield begin + change.over, change.inside

@@ -1,6 +1,6 @@
 """Try every control of a widget, and record the kernel's answers.
 
-A page without a kernel uses the recorded answers. Only a few answers are recorded for each widget,
+A page without a kernel uses the recorded answers. Each widget has only a few recorded answers,
 because each answer makes the page larger. For the same reason, a slider that needs the kernel has
 only a few positions in the book.
 """
@@ -120,7 +120,7 @@ def _fewer(slider: Json, values: Sequence[float]) -> Json:
 def _trainings(lab: STELab) -> Iterator[Json]:
     """Train from each starting point.
 
-    For quantizers other than the first, use only the first point.
+    For quantizers other than the current one, use only the first seed.
     """
     first = lab.quantizer
     offered = [name for name, _ in lab.sweep["quantizers"]] or [first]

@@ -17,11 +17,11 @@ _SWITCHED = r"""
 
 
 def fronted(readme: str) -> str:
-    """Return the README's text.
+    """Return the README's text for the book.
 
     Its pictures follow the theme that the reader selects on the page, not the theme of the
     operating system.
 
-    Badges are images from another host, so each badge is replaced with its alternative text.
+    Replace each badge with its alternative text, because badges are images from another host.
     """
     return _TWO_PICTURES.sub(_SWITCHED, _PICTURE_IN_LINK.sub(r"\1", readme))

@@ -16,7 +16,7 @@ from tools.settings import Settings
 MOVED = {"README.md": "index.md", "docs/cheat_sheet.html": "docs/cheat_sheet.md"}
 
 _MARKDOWN = re.compile(
-    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # code and headings are not changed
+    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # leave code and headings unchanged
     r"|\]\((?P<target>[^)\s]+)\)"
     r"|(?<!\[)`(?P<name>\w+(?:[-_]\w+)+)`(?!\])"
     r"|(?<=\| )(?P<stem>\d\d_\w+)(?= \|$)",  # the last column in the tables of rules and messages

@@ -214,11 +214,11 @@ def _state(name: str, value: Any) -> str:
 
 
 def _small(shown: Json) -> Json:
-    """Return the record of one widget. Each answer is reduced to the parts that change."""
+    """Return the record of one widget, and reduce each answer to the parts that change."""
     kind, state, answers = shown["kind"], dict(shown["state"]), shown["answers"]
     if kind == "predict":
         state["words"] = _prediction_words(state["outcome"])
-    if kind == "functionlab":  # in the book, its sliders only have the positions that have answers
+    if kind == "functionlab":  # in the book, its sliders have only positions with answers
         now = state["scene"]["answers"]["function"]
         first = next(a for a in answers if a["first"] and a["asked"]["function"] == now)
         state["scene"] = {**state["scene"], "sliders": first["sent"]["scene"]["sliders"]}

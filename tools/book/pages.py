@@ -28,7 +28,7 @@ _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "doc
 class Book:
     """The book's generated text files, and the course files that it contains unchanged.
 
-    The keys are paths.
+    The keys of ``texts`` are paths.
 
     ``scripts`` contains the scripts of the book's widgets. The keys are file names in the site's
     folder ``live``.

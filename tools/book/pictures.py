@@ -21,7 +21,7 @@ def _shows_picture(name: str) -> bool:
     return inspect.isfunction(called) and issubclass(get_type_hints(called)["return"], Live)
 
 
-# The functions that show a widget whose picture is saved. A knowledge check saves its questions.
+# The functions that save a picture of their widget. A knowledge check saves its questions instead.
 WIDGETS = frozenset(filter(_shows_picture, visualize.__all__))
 
 STILL = (
@@ -42,7 +42,7 @@ def without_views(cell: NotebookNode) -> NotebookNode:
 
 
 def lacks_its_picture(cell: NotebookNode) -> bool:
-    """Whether a code cell shows a widget but its saved outputs contain no picture of the widget."""
+    """Return whether a code cell shows a widget but has no saved picture of the widget."""
     shown = [set(output.get("data", ())) for output in cell.outputs]
     if any(output.output_type == "error" for output in cell.outputs):
         return False
@@ -52,7 +52,7 @@ def lacks_its_picture(cell: NotebookNode) -> bool:
 
 
 def shows_widget(source: str) -> bool:
-    """Whether the last line of a cell calls a function that creates a widget."""
+    """Return whether the last line of a cell calls a function that creates a widget."""
     match _statements(source)[-1:]:
         case [ast.Expr(ast.Call(ast.Name(called) | ast.Attribute(attr=called)))]:
             return called in WIDGETS
@@ -75,8 +75,8 @@ def _statements(source: str) -> list[ast.stmt]:
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
     """Add alternative text to the picture in ``cell``, and make the description collapsible.
 
-    A sentence below a widget's picture tells readers where the widget's controls work. ``colab`` is
-    the address of the notebook in Colab.
+    Below a widget's picture, add a sentence that tells readers where they can use its controls.
+    ``colab`` is the address of the notebook in Colab.
     """
     outputs = []
     for output in cell.outputs:

@@ -1,7 +1,7 @@
 """Run the code of a Markdown page when the book is built, and insert live elements into the text.
 
-The comment ``<!-- widget: flow -->`` is replaced with the widget that the code calls ``flow``, and
-``<!-- vote: one-of-five -->`` is replaced with a vote. GitHub does not show these comments.
+The widget that the code calls ``flow`` replaces the comment ``<!-- widget: flow -->``, and a vote
+replaces the comment ``<!-- vote: one-of-five -->``. GitHub does not show these comments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARK = re.compile(r"^<!-- (?P<kind>vote|widget): (?P<name>[\w-]+) -->$", re.MUL
 
 
 def is_live(text: str) -> bool:
-    """Whether a page contains live elements."""
+    """Return whether a page contains live elements."""
     return _MARK.search(text) is not None
 
 

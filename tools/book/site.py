@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def _tells_something(image: Mapping[str, str]) -> bool:
-    """Whether an image needs alternative text. The theme's own images do not need it."""
+    """Return whether an image needs alternative text. The theme's own images do not need it."""
     return "alt" not in image or "_static/" not in image.get("src", "")
 
 

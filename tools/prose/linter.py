@@ -18,7 +18,7 @@ from tools.prose.wording import WORDINGS
 
 LONGEST = 35  # maximum number of words in a sentence; code counts as one word
 
-# proselint's typography rules do not fit a text with code, and some other rules are for fiction.
+# proselint's typography rules do not suit text with code, and some other rules are for fiction.
 _PROSELINT = dict.fromkeys(
     (
         "cliches",

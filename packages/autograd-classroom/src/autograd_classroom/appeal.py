@@ -20,13 +20,16 @@ _SEED = re.compile(r"[0-9]{1,60}")
 
 
 class NoVerdictError(CourseError):
-    """The requested verdict is missing or damaged in the gradebook. The message is one sentence."""
+    """Raised when the requested verdict is missing or damaged in the gradebook.
+
+    The message is one sentence.
+    """
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
     """Grade a stored answer again with the same seed. Return whether the verdict is the same.
 
-    The function also prints the answer's code, the seed and the new verdict.
+    Also print the answer's code, the seed and the new verdict.
 
     Raises NoVerdictError, GradebookError and NoSandboxError.
     """

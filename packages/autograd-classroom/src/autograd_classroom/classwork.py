@@ -110,11 +110,10 @@ def report(
 ) -> bool:
     """Show a class's results. If a folder or a format is given, also write the reports.
 
-    If no folder is given, the reports are written next to the gradebook. If no format is given, all
-    formats are written.
+    Without a folder, write the reports next to the gradebook. Without a format, write all formats.
 
-    The function returns whether all students have passed the required exercises. If nobody has
-    handed in a required exercise, it returns false.
+    Return whether all students have passed the required exercises. If no student has handed in a
+    required exercise, return false.
     """
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
@@ -136,7 +135,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read the submitted files and print their number. Return whether no file was rejected."""
+    """Read the submitted files and print their number. Return false if a file was rejected."""
     with console.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -190,8 +189,8 @@ UNMATCHED = {
 def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line about the rows that a site cannot match.
 
-    If a site cannot match any row, the class probably does not use this site. In this case, the
-    function yields a line only if the caller wants the site's format.
+    If a site cannot match any row, the class probably does not use this site. In this case, yield
+    a line only if the caller wants the site's format.
     """
     for site, line in UNMATCHED.items():
         found = unmatched(book, site)
@@ -203,7 +202,7 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that lists the students who have not passed an exercise.
 
     These include students whose file could not be read and students who handed in a different
-    lesson. If nobody handed in the exercise, the line says so.
+    lesson. If no student handed in the exercise, the line says so.
     """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     passed = {score.student for score in scores if score.is_passed}
@@ -239,7 +238,7 @@ def _cores() -> int:
 
 
 def short(path: Path) -> Path:
-    """Return a path relative to the current folder, if it lies below it."""
+    """Return a path relative to the current folder, if the path is inside this folder."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 

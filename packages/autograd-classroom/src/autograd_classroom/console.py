@@ -61,7 +61,7 @@ def _frequent(tally: Tally) -> str:
 
 
 def remarks(problems: Iterable[Problem]) -> Iterator[str]:
-    """Yield lines about the first few files that were not graded or were graded with a remark."""
+    """Yield a line for each of the first problems, and a line that counts the others."""
     known = list(problems)
     for problem in known[:_NAMED]:
         yield f"{problem.source}: {problem.message}"

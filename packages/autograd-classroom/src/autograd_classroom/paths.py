@@ -9,7 +9,7 @@ from autograd_course.errors import CourseError
 
 
 class PlaceError(CourseError):
-    """The results cannot be written to the requested path. The message is one sentence."""
+    """Raised when the results cannot be written to a path. The message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def _axis(data: Any) -> Axis:
 
 
 def _fits(pair: Jacobians) -> bool:
-    """Whether the three matrices are not empty, have the same size and respect the limits."""
+    """Return whether the matrices are not empty, have the same size and respect the limits."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
     return (
@@ -89,7 +89,7 @@ def _fits(pair: Jacobians) -> bool:
 
 
 def _names(axis: Axis, count: int) -> bool:
-    """Whether an axis names ``count`` elements, all of which exist in a tensor of its shape."""
+    """Return whether an axis names ``count`` elements that exist in a tensor of its shape."""
     places = math.prod(axis.shape) * (2 if axis.pairs else 1)
     return (
         all(1 <= length <= _LONGEST for length in axis.shape)

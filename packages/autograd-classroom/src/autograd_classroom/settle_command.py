@@ -23,7 +23,7 @@ By = Annotated[
 
 
 def _total(typed: str) -> float:
-    """Read the points. A number with a plus sign would look like an addition."""
+    """Parse the points. Reject a plus sign, because ``+1`` looks like an addition."""
     try:
         points = float(typed)
     except ValueError:
@@ -83,7 +83,7 @@ def settle(
 
 
 def _next(gradebook: Path) -> None:
-    """Say how the reports learn about the new points."""
+    """Print the command that writes the new points into the reports."""
     typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")
 
 

@@ -1,4 +1,4 @@
-"""Grade submissions as they arrive: see when a folder changes, and grade what is new in it."""
+"""Grade submissions as they arrive: watch a folder, and grade the new answers in it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from autograd_classroom.paths import Places
 from autograd_classroom.reports import files
 from autograd_course.index import INDEX, Entry
 
-INTERVAL = 0.1  # seconds between two looks at the folder
-SETTLING = 0.04  # seconds after a change, before the next look
+INTERVAL = 0.1  # seconds between two checks of the folder
+SETTLING = 0.04  # seconds between a change and the next check
 
 
 def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
-    """Yield at the start, and then each time that files have been added, changed or removed.
+    """Yield once at the start, and then whenever files have been added, changed or removed.
 
-    A change counts once the folder looks the same in two looks, because a file may be written in
-    parts. ``stat`` also works on network drives and in containers, where notifications of changes
-    do not.
+    A change counts only when two checks in a row find the folder in the same state, because a
+    program may write a file in several steps. The checks use ``stat``, because change notifications
+    do not work on network drives or in containers.
     """
     graded: Listing | None = None
     last: Listing | None = None
@@ -49,10 +49,10 @@ def watch(
     about: Assignment,
     changes: Iterable[None],
 ) -> None:
-    """After each change, grade what is new, print one line per new verdict, and write the reports.
+    """After each change, grade new answers, print one line per new verdict, and write reports.
 
     Each verdict is in the gradebook before the next answer is judged. After a crash, the next call
-    continues with the answers that are left.
+    continues with the remaining answers.
     """
     with open_for_grading(places, about) as book:
         known: Known = {}

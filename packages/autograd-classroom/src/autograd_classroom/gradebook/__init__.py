@@ -1,4 +1,4 @@
-"""The gradebook stores all submissions and verdicts in one SQLite file."""
+"""The gradebook, which stores all submissions and verdicts in one SQLite file."""
 
 from autograd_classroom.gradebook.book import Gradebook
 from autograd_classroom.gradebook.opening import GradebookError

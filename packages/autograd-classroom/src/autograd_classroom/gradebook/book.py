@@ -3,8 +3,8 @@
 Each write is one transaction, so a crash cannot leave it half done.
 
 SQLite's write-ahead log (WAL) allows many readers during a write. Writers wait for each other.
-Store the file on a local disk of the grading machine, because WAL does not work across a network
-file system.
+Store the file on a local disk of the grading machine, because WAL does not work on a network file
+system.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Gradebook:
         """Start a new run with a new secret seed.
 
         If ``resume`` is true, return the last unfinished run instead, if there is one. ``grader``
-        is the version of the rules and the exercises. Verdicts from other versions are recomputed.
+        is the version of the rules and the exercises. The run recomputes the verdicts of other
+        versions.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -65,9 +66,9 @@ class Gradebook:
             write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
-        """Record a submission and its answers as the student's current ones.
+        """Record a submission and its answers as the student's current work.
 
-        Earlier verdicts are kept.
+        Keep earlier verdicts.
         """
         s = submission
         known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
@@ -141,8 +142,8 @@ class Gradebook:
         """Set an answer's points by hand, whatever its verdict is. ``None`` removes these points.
 
         A grading run never changes points set by hand. ``seen`` is the :attr:`Score.stamp` that the
-        instructor saw. If the stamp has changed since, nothing is written. Returns the current
-        score. Raises SettlingError.
+        instructor saw. If the stamp has changed since then, write nothing and raise
+        ChangedMeanwhileError. Return the current score. Raises SettlingError.
         """
         with self._transaction() as write:
             score = settling.score_of(write, student, exercise)
@@ -174,7 +175,7 @@ class Gradebook:
         return reading.absent(self._connection)
 
     def unknown_extensions(self) -> list[str]:
-        """Return the names in the table of extensions that belong to no student."""
+        """Return the names in the table of extensions that match no student."""
         return reading.unknown_extensions(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
@@ -246,6 +247,6 @@ class Gradebook:
             yield self._connection
             self._connection.execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:  # if the disk is full, SQLite has ended it
+            if self._connection.in_transaction:  # if the disk is full, SQLite has already ended it
                 self._connection.execute("ROLLBACK")
             raise

@@ -1,8 +1,8 @@
-"""The SQL tables of a gradebook, and how a gradebook is opened or created in one transaction.
+"""The SQL tables of a gradebook, and functions that open or create one in a single transaction.
 
-Files that are not gradebooks never change. Every change of the tables needs a new VERSION and its
-migration statements. Opening a gradebook migrates an older file. A file with a newer version
-raises an error.
+This module never changes a file that is not a gradebook. Every change to the tables needs a new
+VERSION and its migration statements. Opening an older gradebook migrates it. Opening a newer
+gradebook raises an error.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TABLES = (
         points   REAL NOT NULL,
         position INTEGER NOT NULL
     )""",
-    # Each piece of graded code is stored once for all students who handed it in. The code is needed
-    # to reproduce a verdict.
+    # Each piece of graded code, stored once for all students who handed it in. Reproducing a
+    # verdict requires its code.
     """CREATE TABLE code (
         hash     TEXT PRIMARY KEY,
         name     TEXT NOT NULL,
@@ -88,7 +88,7 @@ TABLES = (
 
 CHANGES = {  # the statements that migrate to each version
     4: (
-        # Points that an instructor set by hand. Rows are only added, and the last row for an answer
+        # Points that an instructor set by hand. Rows never change, and the last row for an answer
         # applies. A row without points removes the earlier points. The hash identifies the code
         # that the instructor saw, if there was any.
         """CREATE TABLE settlements (

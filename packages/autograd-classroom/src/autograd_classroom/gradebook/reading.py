@@ -177,7 +177,7 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
 
 
 def unknown_extensions(connection: sqlite3.Connection) -> list[str]:
-    """Return the names in the table of extensions that belong to no student."""
+    """Return the names in the table of extensions that match no student."""
     names = list(settings(connection).extensions)
     known = {*students(connection), *matched(names, roster(connection))}
     return [name for name in names if name not in known]
@@ -290,7 +290,7 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
 
 
 def _score(row: sqlite3.Row) -> Score:
-    """Convert a row to a score. Damaged values are left out, and a remark names them.
+    """Convert a row to a score. Leave out damaged values, and name them in a remark.
 
     If the verdict itself is damaged, the answer counts as not graded.
     """

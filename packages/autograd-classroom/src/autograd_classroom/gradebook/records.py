@@ -48,7 +48,7 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Score:
-    """The verdict on one answer. It can be reproduced from the code's ``hash`` and the ``seed``.
+    """The verdict on one answer. You can reproduce it with the code's ``hash`` and the ``seed``.
 
     ``status`` is empty if the answer has not been graded. ``problems`` describe what is wrong with
     the form of the submission. ``remarks`` point out suspicious parts of the code, and only the
@@ -121,7 +121,7 @@ class Event:
 class Tally:
     """The results of one exercise: answer counts by status, and the most frequently broken rule.
 
-    Answers with points set by hand are counted as ``"settled"``, whatever their status is.
+    Answers with points set by hand count as ``"settled"``, whatever their status is.
     ``possible`` is the number of points that the exercise is worth.
     """
 
@@ -136,7 +136,7 @@ class Tally:
 def as_json(value: Any) -> str:
     """Convert a value to JSON that every parser accepts: without NaN and without lone surrogates.
 
-    Objects of other types are converted to strings.
+    Convert objects of other types to strings.
     """
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 

@@ -29,7 +29,7 @@ _HEADERS = {
     "email": ("email address", "email", "e-mail", "e-mail address", "mail"),
     "group": ("group", "groups", "section", "sections"),
 }
-_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # as from Moodle, Canvas and Gradescope
+_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # a name from Moodle, Canvas or Gradescope
 
 
 class RosterError(GradebookError):
@@ -130,8 +130,8 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
 def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
     """Map each student in the gradebook to the matching person on the roster.
 
-    Students without a unique match are left out. For a name with a number, such as ``Ann B_123``,
-    the number takes precedence over the rest.
+    Leave out students without a unique match. For a name with a number, such as ``Ann B_123``, the
+    number takes precedence over the rest of the name.
     """
     owners: defaultdict[str, set[Person]] = defaultdict(set)
     for person in roster:
@@ -165,7 +165,7 @@ def as_text(roster: Roster) -> str:
 
 
 def from_text(data: Any) -> Roster:
-    """Parse a stored roster. Invalid entries are left out."""
+    """Parse a stored roster, and leave out invalid entries."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

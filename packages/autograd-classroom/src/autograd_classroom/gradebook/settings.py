@@ -1,6 +1,6 @@
 """An instructor's settings for an assignment: how many points faults and late days cost.
 
-The settings are a TOML file, and the gradebook stores its contents::
+The instructor writes the settings in a TOML file, and the gradebook stores them::
 
     [weights]             # the share of an exercise's points that a fault costs; the default is 1
     layout = 0.2          # for a family of rules
@@ -14,7 +14,7 @@ The settings are a TOML file, and the gradebook stores its contents::
     free = 2              # late days that cost nothing, per student and over all lessons
     days = 5              # an answer that is later than this gets no points
 
-    [extensions]          # students whose deadlines are some days later
+    [extensions]          # the number of days by which a student's deadlines are later
     ann = 3
 """
 

@@ -16,7 +16,7 @@ def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
     """Return the exercises that the given words name, in course order.
 
     A word can contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
-    ``square,linear``. If there are no words, all exercises are returned. Raises
+    ``square,linear``. Without any words, return all exercises. Raises
     :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]

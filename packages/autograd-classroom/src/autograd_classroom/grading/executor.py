@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The advice to give if the machine has too few resources for the workers.
 FEWER = "is there memory enough for so many? Go on with --resume and a smaller --jobs."
-Judge = Callable[[str], str]  # takes a task and returns the worker's result, both in JSON
+Judge = Callable[[str], str]  # takes a task and returns the worker's result, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
 # Provides an Opening for each worker, and holds its resources until the worker has started.
 Share = Callable[[], AbstractContextManager[Opening]]
@@ -28,7 +28,7 @@ Share = Callable[[], AbstractContextManager[Opening]]
 class GradingError(CourseError, RuntimeError):
     """Raised when the run cannot continue.
 
-    The message is one sentence. Recorded verdicts are kept.
+    The message is one sentence. The gradebook keeps all verdicts recorded so far.
     """
 
 

@@ -2,8 +2,8 @@
 
 Forking saves the seconds that a new Python process needs to import PyTorch. The copy is made before
 this process has threads, open files or a gradebook, so the copy contains only modules. Forking
-works only on Linux. Each process is identified by a file descriptor, because Linux can reuse a
-process id.
+works only on Linux. This module identifies each process by a file descriptor, because Linux can
+reuse a process id.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ChildProcess:
         self._ends = ends  # a file descriptor that becomes readable when the process ends
 
     def is_alive(self) -> bool:
-        """Whether the process is still running."""
+        """Return whether the process is still running."""
         return not select.select([self._ends], [], [], 0)[0]
 
     def join(self, seconds: float | None = None) -> None:
@@ -164,7 +164,7 @@ def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[in
 
 
 class _Packer(pickle.Pickler):
-    """Replaces each socket or connection with its index in the list of sent file descriptors."""
+    """A pickler that replaces each socket or connection with the index of its descriptor."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

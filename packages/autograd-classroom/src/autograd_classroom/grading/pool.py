@@ -39,7 +39,7 @@ class Process(Protocol):
     """The parts of a ``multiprocessing`` process that this module uses."""
 
     def is_alive(self) -> bool:
-        """Whether the process is still running."""
+        """Return whether the process is still running."""
 
     def join(self, timeout: float | None = None, /) -> None:
         """Wait for the process to end, for at most ``timeout`` seconds."""
@@ -51,7 +51,7 @@ class Process(Protocol):
         """End the process immediately."""
 
 
-Start = Callable[..., Process]  # calls its first argument with the others, in a new process
+Start = Callable[..., Process]  # calls its first argument with the remaining ones, in a new process
 
 
 def started(target: Callable[..., None], *args: Any) -> Process:
@@ -116,7 +116,7 @@ def _work(connection: Connection, opening: Opening) -> None:
 
 
 _TRIES = 2
-_LOST = 3  # after so many lost tasks in a row, the tasks are not the cause
+_LOST = 3  # after this many lost tasks in a row, the tasks are not the cause
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 
@@ -141,7 +141,7 @@ class Pool:
         yield from workers.outcomes(first, tasks)
 
     def close(self) -> None:
-        """Let all waiting workers end."""
+        """Let all idle workers exit."""
         while self._idle:
             self._idle.pop().leave()
 

@@ -1,10 +1,10 @@
 """One grading run: an executor judges the pending code, and the gradebook records the verdicts.
 
-Each piece of code is judged once, on its own inputs. All students who handed in this code get the
-same verdict. This is correct, because a verdict depends only on the code and its seed: the sandbox
-does not know the students, and submissions cannot affect each other. It is also fair. If the same
-code were judged several times and its results varied, students with identical work could get
-different verdicts.
+The run judges each piece of code once, on its own inputs. All students who handed in this code get
+the same verdict. This is correct, because a verdict depends only on the code and its seed: the
+sandbox does not know the students, and submissions cannot affect each other. It is also fair. If
+the same code were judged several times and its results varied, students with identical work could
+get different verdicts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def work(
 ) -> None:
     """Judge all queued code (see :meth:`Gradebook.queue`), and record each verdict as it arrives.
 
-    After each verdict, ``step`` is called with the verdict and the number of answers that have this
+    After each verdict, call ``step`` with the verdict and the number of answers that have this
     code. Raises GradingError.
     """
     tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
@@ -46,7 +46,7 @@ def work(
 
 
 def _score(outcome: Outcome) -> Score:
-    """Return the verdict to record. The points are computed here, not by the worker."""
+    """Return the verdict to record. Compute the points here, not in the worker."""
     answer, said = outcome.task.answer, outcome.said or _LOST
     points = INDEX[answer.exercise].points if said["status"] == "passed" else 0
     return Score(

@@ -29,7 +29,7 @@ class SandboxedJudge:
     """An :data:`Opening` that provides a judge. The judge runs all its tasks in the same sandbox.
 
     Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
-    ``running`` is a fork of a sandbox template that has already been started.
+    ``running`` is a fork of a sandbox template that is already running.
     """
 
     trust: bool = False

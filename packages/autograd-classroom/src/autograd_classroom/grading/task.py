@@ -44,8 +44,8 @@ class Task:
 def seed_for(run: Run, answer: Answer) -> int:
     """Return the secret seed for an answer's inputs. It depends on the run and on the code.
 
-    Answers with the same code have the same seed, so this code needs to be judged only once. The
-    gradebook stores the seed with the verdict, so that the verdict can be reproduced.
+    Answers with the same code have the same seed, so a run judges this code only once. The
+    gradebook stores the seed with the verdict, so that instructors can reproduce the verdict.
     """
     digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)

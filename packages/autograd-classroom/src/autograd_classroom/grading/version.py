@@ -1,6 +1,6 @@
 """The version of the grader. All workers must have the same version.
 
-When the version changes, all verdicts are recomputed.
+When the version changes, the next run recomputes all verdicts.
 """
 
 from __future__ import annotations

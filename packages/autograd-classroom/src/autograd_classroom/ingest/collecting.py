@@ -61,9 +61,11 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
     """Yield all submissions, sorted by student.
 
     Also yield a rejection for each file that cannot be graded. Only one student's files are in
-    memory at a time. If a student handed in several notebooks for one lesson, the one with the most
-    attempted exercises is graded. If several have equally many, the latest is graded. The others
-    are rejected. Raises NoSubmissionsError if ``root`` does not exist.
+    memory at a time. If a student handed in several files for one lesson, yield the file with the
+    most attempted exercises, and reject the others. If several files have equally many, prefer the
+    file with more tagged cells, then a notebook, and then the latest file. Files in folders named
+    ``notebooks`` or ``solutions`` come last, because they may be copies of the course's own files.
+    Raises NoSubmissionsError if ``root`` does not exist.
     """
     require(root)
     for student, paths in sorted(by_student(root).items()):
@@ -94,7 +96,7 @@ def listing(root: Path) -> Listing:
     names = [os.path.join(folder, name) for folder, _, files in os.walk(root) for name in files]
     found: dict[str, tuple[int, int, int]] = {}
     for name in names or [str(root)]:
-        with suppress(OSError):  # it has just been removed
+        with suppress(OSError):  # the file has just been removed
             seen = os.stat(name)
             found[name] = seen.st_mtime_ns, seen.st_size, seen.st_ino
     return found
@@ -131,7 +133,7 @@ def _tops(root: Path) -> Iterator[Path]:
 
 
 def _is_hidden_student(folder: Path) -> bool:
-    """Whether a hidden folder may contain a student's answers. Folders of tools are excluded."""
+    """Return whether a hidden folder may contain a student's answers and is not a tool's folder."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
     return any(is_interesting(name) for name in os.listdir(folder))

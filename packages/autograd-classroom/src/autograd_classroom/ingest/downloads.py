@@ -38,7 +38,7 @@ def students_in(path: Path) -> int:
 
 
 def _is_short(path: Path) -> bool:
-    """Whether a zip file's directory is short enough to be read."""
+    """Return whether a zip file's directory is short enough to be read."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         _, found, end = file.read().rpartition(_END)
@@ -54,7 +54,7 @@ def handed_in(source: str, modified: float) -> str:
     """Return the submission time in ISO format.
 
     The time comes from Blackboard's file name if possible, otherwise from the file's modification
-    time. A time in a file name has no time zone, so this machine's time zone is used.
+    time. A time in a file name has no time zone, so assume this machine's time zone.
     """
     if named := _AT.search(source):
         try:
@@ -67,8 +67,8 @@ def handed_in(source: str, modified: float) -> str:
 def names_beside(folder: Path) -> dict[str, str]:
     """Map each Gradescope folder to its student's name and number, such as ``Ann B_123``.
 
-    The metadata file is read line by line. It contains all results, and a YAML parser would take a
-    second per megabyte.
+    Read the metadata file line by line, because it contains all results, and a YAML parser would
+    take a second per megabyte.
     """
     try:
         lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()

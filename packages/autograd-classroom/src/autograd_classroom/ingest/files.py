@@ -1,9 +1,9 @@
 """Read one student's files one by one, from a folder or from a zip file.
 
-A zip file is read in memory, entry by entry, and nothing is written to disk. A name in a zip is
-used only as a label, so ``../../etc/passwd`` cannot overwrite anything. Names that lead out of the
-zip are rejected nevertheless, and so are links, encrypted entries and zip bombs. The sizes that a
-zip states are not trusted, so reading stops at the limit.
+This module reads a zip file in memory, entry by entry, and writes nothing to disk. It uses a name
+in a zip only as a label, so ``../../etc/passwd`` cannot overwrite anything. It still rejects names
+that lead out of the zip, and also links, encrypted entries and zip bombs. It does not trust the
+sizes that a zip states, so it stops reading at the limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIMITS = Limits()
 class Found:
     """A file with its display path, its modification time, and either its bytes or a problem.
 
-    For an entry in a zip, the path is relative to the zip until the zip's own path is prepended.
+    For an entry in a zip, the path is relative to the zip until the caller prepends the zip's path.
     """
 
     source: str
@@ -68,7 +68,7 @@ def unzipped(
 ) -> Iterator[Found]:
     """Yield the entries whose names satisfy ``wanted``.
 
-    Zip files inside the zip are also unpacked.
+    Also unpack zip files inside the zip.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -147,20 +147,20 @@ _SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", 
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a file or folder with this name is hidden or belongs to a tool."""
+    """Return whether a file or folder with this name is hidden or belongs to a tool."""
     return name.startswith(".") or name.lower() in _SKIPPED
 
 
 def is_interesting(name: str) -> bool:
-    """Whether a file with this name may contain answers."""
+    """Return whether a file with this name may contain answers."""
     return not is_skipped(name) and name.lower().endswith((*SUFFIXES, ZIP))
 
 
 def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
     """Yield the notebooks and scripts at ``path``, which can be a file, a zip or a folder.
 
-    Links are not followed, and only regular files are opened. A file that exceeds the limits is
-    listed but not read.
+    Do not follow links, and open only regular files. For a file that exceeds the limits, yield the
+    problem instead of the contents.
     """
     left_files, left_bytes = limits.files, limits.total
     for each, name in _walk(path, source, limits):
@@ -229,7 +229,7 @@ def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether the file at a path inside a zip may contain answers."""
+    """Return whether the file at a path inside a zip may contain answers."""
     parts = name.replace("\\", "/").split("/")
     folders = [part for part in parts[:-1] if part not in ("", "..")]
     return is_interesting(parts[-1]) and not any(map(is_skipped, folders))

@@ -21,7 +21,7 @@ _MOST = 10  # maximum number of reported names
 class UnansweredError(CourseError):
     """Raised when the sandbox's reply is missing or invalid.
 
-    The message is meant for the learner.
+    The message is for the learner.
     """
 
 
@@ -103,7 +103,8 @@ def raised(came: Frame) -> Raised | None:
 def returned(came: Frame) -> tuple[Any, ...]:
     """Return the results of a call.
 
-    A value that could not be sent is replaced by an empty object whose type has the same name.
+    Replace a value that the sandbox could not send with an empty object whose type has the same
+    name.
     """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}

@@ -72,7 +72,7 @@ def packed(value: Any, never: Collection[Any] = ()) -> bytes:
 
 
 class _Space:
-    """A placeholder for the globals of one module. Only the globals that are used are sent."""
+    """A placeholder for the globals of one module. A parcel contains only those that it uses."""
 
 
 class _Packer(pickle.Pickler):
@@ -145,7 +145,7 @@ class _Packer(pickle.Pickler):
 
 
 def _travels(value: Any) -> bool:
-    """Whether a function or class must be sent, because the worker cannot import it."""
+    """Return whether the judge must send a function or class that the worker cannot import."""
     module = getattr(value, "__module__", None) or ""
     if f"{module}.".startswith(_OURS):
         return not has(module) or "<" in getattr(value, "__qualname__", "")

@@ -23,7 +23,7 @@ def plain(verdict: Verdict) -> Verdict:
 def shown(text: str) -> str:
     """Escape unprintable characters in a text, such as control characters.
 
-    Characters that change the writing direction are also escaped.
+    Also escape characters that change the writing direction.
     """
     return "".join(c if c.isprintable() or c in _LAYOUT else ascii(c)[1:-1] for c in text)
 

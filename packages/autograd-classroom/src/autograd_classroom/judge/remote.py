@@ -193,7 +193,7 @@ class RemoteFunction:
             return Raised(error.told)
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings, which are computed here from the sandbox's evidence."""
+        """Compute the doctor's findings outside the sandbox, from the sandbox's evidence."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(Examiner(self, inputs), first, second)
         self.seen[:] = [(inputs, done.evidence)]
@@ -220,7 +220,7 @@ class RemoteFunction:
 
 @dataclass(frozen=True)
 class Examiner:
-    """Asks the sandbox for evidence about an answer, and judges the evidence outside."""
+    """An examiner that gets evidence from the sandbox and judges it outside the sandbox."""
 
     answer: RemoteFunction
     inputs: Inputs
@@ -246,7 +246,7 @@ class Examiner:
     ) -> list[tuple[Finding, ...]]:
         """Return the findings for each piece of evidence.
 
-        The evidence is compared with the gradients that the exercise expects.
+        Compare the evidence with the gradients that the exercise expects.
         """
         exercise = self.answer.exercise
         return [
@@ -303,8 +303,8 @@ _SAID: dict[str, Callable[[str], Reason]] = {
 class RemoteRoutine:
     """A ``RoutineWitness`` for an answer in the sandbox.
 
-    Samples are drawn outside the sandbox. A sample can contain models and functions, so it is sent
-    as a parcel. The judge compares the results with values that it computes outside the sandbox.
+    The judge draws the samples outside the sandbox. A sample can contain models and functions, so
+    the judge sends it as a parcel. It compares the results with values that it computes itself.
     """
 
     exercise: RoutineExercise

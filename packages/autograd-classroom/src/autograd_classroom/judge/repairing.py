@@ -171,7 +171,7 @@ def _verified(
 
 
 def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
-    """Return a repair that fixes ``forward`` but leaves a gradient incorrect."""
+    """Return a repair that fixes a wrong ``forward`` but not every gradient, or else ``None``."""
     if finding.rule != "forward-mismatch":
         return None
     return Repair("", (), (), finding.rule, left="A gradient is still wrong.")

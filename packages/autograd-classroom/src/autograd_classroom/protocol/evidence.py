@@ -17,7 +17,7 @@ _LONGEST = 20_000  # maximum number of characters in a string; a line of code ca
 def sound(evidence: Any) -> dict[str, Any]:
     """Return the entries of a finding's evidence that have the types that the reports expect.
 
-    All other entries are left out. ``index`` is also left out if ``input`` is missing.
+    Leave out all other entries. Also leave out ``index`` if ``input`` is missing.
     """
     if not isinstance(evidence, Mapping):
         return {}
@@ -38,12 +38,12 @@ def _text(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Whether a value is ``None``, a number, or a string that stands for a number such as nan."""
+    """Return whether a value is ``None``, a number, or a string such as ``"nan"``."""
     return value is None or isinstance(value, int | float) or _text(value)
 
 
 def _value(value: Any) -> bool:
-    """Whether a value is a number or a nested list of numbers, such as a shape or a tensor."""
+    """Return whether a value is a number or a nested list of numbers (a shape or a tensor)."""
     return _number(value) or _list_of(_value)(value)
 
 
@@ -62,7 +62,7 @@ def _given(value: Any) -> bool:
 
 
 def _repair(value: Any) -> bool:
-    """Whether a value has the format that ``Repair.to_dict`` returns."""
+    """Return whether a value has the format that ``Repair.to_dict`` returns."""
     if not isinstance(value, Mapping) or not _text(value.get("summary")):
         return False
     changes = value.get("changes")

@@ -1,8 +1,8 @@
 """Send and receive frames. A frame consists of a JSON object and a payload of bytes.
 
-The lengths of the object and the payload are sent first. Data from a child is considered hostile
-until it has been checked, so all lengths and waiting times are limited. If the received data is not
-a valid frame, :func:`read` returns a :class:`Malformed` object with the reason.
+The lengths of the object and the payload come first. Data from a child may be hostile, so this
+module limits all lengths and waiting times. If the received data is not a valid frame, :func:`read`
+returns a :class:`Malformed` object with the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Malformed:
 
 
 class _UnreadError(Exception):
-    """The frame could not be read. ``malformed`` is the result to return instead of the frame."""
+    """Raised when a frame cannot be read. ``malformed`` is the result to return instead."""
 
     def __init__(self, reason: str, **kind: bool) -> None:
         super().__init__(reason)
@@ -109,7 +109,7 @@ def _said(header: bytes) -> dict[str, Any]:
 
 
 def is_deeper(data: Any, levels: int) -> bool:
-    """Whether the lists and dictionaries in the data are nested more than ``levels`` deep."""
+    """Return whether the lists and dictionaries are nested more than ``levels`` deep."""
     here = [data]
     for _ in range(levels + 1):
         here = [item for value in here for item in _items(value)]

@@ -16,7 +16,7 @@ VERSION = 1
 def as_json_document(book: Gradebook) -> str:
     """Return the results of a class as a JSON document.
 
-    Its form is ``{"version", "students": [{"student", "points", "possible", "results", …}]}``.
+    It has the form ``{"version", "students": [{"student", "points", "possible", "results", …}]}``.
     """
     return "".join(json_pieces(book))
 

@@ -72,7 +72,7 @@ _MARK = ".autograd-course-reports"  # every report folder contains this file
 
 
 class ReportsError(CourseError):
-    """The reports cannot be written to the folder. The message gives the reason."""
+    """Raised when the reports cannot be written to the folder. The message gives the reason."""
 
 
 def prepare(folder: Path) -> None:
@@ -95,7 +95,7 @@ def prepare(folder: Path) -> None:
 
 
 def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
-    """Write the reports in the given formats. Each file is written completely or not at all.
+    """Write the reports in the given formats. Write each file completely or not at all.
 
     Raises ReportsError if a file cannot be written.
     """

@@ -1,8 +1,8 @@
 """JUnit XML for CI systems, with a test suite for each student and a test case for each exercise.
 
-A wrong answer is reported as a failure, and a missing answer is reported as a skipped test. If the
-grader failed, the test case is reported as an error. An answer that a person graded is reported as
-a failure unless it has full points.
+A wrong answer becomes a failure, and a missing answer becomes a skipped test. If the grader failed,
+the test case becomes an error. An answer with points set by hand becomes a failure unless it has
+full points.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a grading worksheet for one Moodle assignment. The grade is the sum of all points.
 
-    Moodle identifies a student by the number in the column ``Identifier``. The number is taken from
+    Moodle identifies a student by the number in the column ``Identifier``. The number comes from
     the name of the student's downloaded folder. If this name contains no number, the field is
-    empty. The columns with names and addresses make it possible to import the file into Moodle's
-    gradebook instead. Moodle reads the columns with this code:
+    empty. With the name and address columns, you can also import the file into Moodle's gradebook.
+    Moodle reads the columns with this code:
     https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
     """
     yield written([
@@ -88,7 +88,7 @@ def unmatched(book: Gradebook, site: str) -> list[str]:
 
 
 def _numbers(book: Gradebook, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Return the number that Canvas or Moodle gave to each student whose folder or file has one."""
+    """Map students to the numbers that Canvas or Moodle put in folder and file names."""
     return {s: match["user"] for s, top in _tops(book) if (match := pattern.fullmatch(top))}
 
 

@@ -84,7 +84,7 @@ def counted(score: Score) -> str:
 
 
 def written(rows: Iterable[Sequence[str]]) -> str:
-    """Return the rows as CSV. Fields that a spreadsheet would treat as formulas are escaped."""
+    """Return the rows as CSV. Escape fields that a spreadsheet would treat as formulas."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_harmless(field) for field in row] for row in rows)

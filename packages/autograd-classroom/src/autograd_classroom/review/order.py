@@ -37,7 +37,7 @@ class Matrix:
         return Matrix(students, exercises, scores, totals)
 
     def is_wanted(self, cell: Cell, show: str) -> bool:
-        """Whether the filter ``show`` includes an answer."""
+        """Return whether the filter ``show`` includes an answer."""
         score = self.scores.get(cell)
         if score is None or show == "all":
             return score is not None

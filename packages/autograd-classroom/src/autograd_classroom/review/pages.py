@@ -16,7 +16,7 @@ from autograd_classroom.review.order import FILTERS, Cell, Matrix
 
 @dataclass(frozen=True)
 class Form:
-    """The values in the form: stored values, or typed values that were rejected."""
+    """The values in the form: the stored values, or rejected values that the user typed."""
 
     points: str
     comment: str

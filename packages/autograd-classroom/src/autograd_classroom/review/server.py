@@ -26,10 +26,10 @@ from autograd_classroom.review.pages import Form, address, answer_page, matrix_p
 
 @contextmanager
 def opened(url: str) -> Iterator[None]:
-    """Open a secret address in the browser by opening a private file that redirects to it.
+    """Open a secret address in the browser, using a private file that redirects to it.
 
-    All users can see the browser's command line, but it contains only the name of this file. The
-    file is deleted at the end of the ``with`` block.
+    All users of the machine can see the browser's command line, but the command line contains only
+    the name of this file. The ``with`` block deletes the file at its end.
     """
     with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
         page = Path(folder) / "review.html"
@@ -74,7 +74,7 @@ class Review(ThreadingHTTPServer):
 
 
 class _RefusedError(Exception):
-    """The server refuses a request."""
+    """Raised when the server refuses a request."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)

@@ -12,11 +12,14 @@ FORK_SERVER = "autograd_classroom.sandbox.fork_server"
 
 
 class NoSandboxError(CourseError, RuntimeError):
-    """This machine cannot run untrusted code safely. The message says what to install."""
+    """Raised when this machine cannot run untrusted code safely.
+
+    The message says what to install.
+    """
 
 
 class SandboxError(CourseError, RuntimeError):
-    """The sandbox itself failed. The submission did not cause this error."""
+    """Raised when the sandbox itself fails. The submission did not cause this error."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Bubblewrap:
     """A sandbox that has no network access and only a minimal, read-only root folder.
 
     Inside the sandbox, each submission also gets its own namespaces
-    (``sandbox.fork_server.namespaces``). If root started the sandbox, a child first changes to
+    (``sandbox.fork_server.confinement``). If root started the sandbox, a child first changes to
     another user. Otherwise, the child keeps its user.
     """
 
@@ -51,7 +51,7 @@ class Bubblewrap:
 
 
 def works() -> bool:
-    """Whether ``bwrap`` is installed, and whether it and its processes can create namespaces."""
+    """Return whether ``bwrap`` is installed and both it and its processes can create namespaces."""
     if shutil.which("bwrap") is None:
         return False
     python = [str(mounts.interpreter()), "-I", "-S", "-B"]

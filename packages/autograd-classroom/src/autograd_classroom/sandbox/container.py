@@ -4,8 +4,8 @@ The container's options give the same protection as Bubblewrap. A process in a c
 create new namespaces, so every submission gets a new container. This is safe but slow, because
 Python must import PyTorch for each submission.
 
-The container image contains only symbolic links and empty folders for mounts. Python, PyTorch and
-the C library are mounted from this machine, so nothing is downloaded.
+The container image contains only symbolic links and empty folders for mounts. The engine mounts
+Python, PyTorch and the C library from this machine, so it downloads nothing.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class Container:
         called = f"autograd-course-{secrets.token_hex(8)}"
         command = [*self._walls(), f"--name={called}", "--volume", f"{meeting}:{MEETING}"]
         inside = ["-B", "-s", "-m", FORK_SERVER, MEETING, "contained"]
-        # The command only waits for the container, so killing the command leaves the container.
+        # The command only waits for the container, so killing it does not end the container.
         return Start((*command, image(self.engine), *inside), ending=(self.engine, "kill", called))
 
     def works(self) -> bool:
-        """Whether the engine is installed and can run Python in a container with these options."""
+        """Return whether the engine can run Python in a container with these options."""
         if shutil.which(self.engine) is None:
             return False
         try:

@@ -15,10 +15,11 @@ MIB = 1 << 20
 class Limits:
     """The limits for the process that runs one submission, and for all processes that it starts.
 
-    ``question`` is the time limit in seconds for one of the judge's questions. After this time,
-    Python code is interrupted, and the verdict names the interrupted line. ``wall`` is the
-    wall-clock limit for one question. After this time, the process is killed. ``whole`` is the
-    wall-clock limit for all questions together, not counting the time that the grader itself needs.
+    ``question`` is the limit on CPU time in seconds for one of the judge's questions. After this
+    time, the worker interrupts the Python code, and the verdict names the interrupted line.
+    ``wall`` is the wall-clock limit for one question. After this time, the grader kills the
+    process. ``whole`` is the wall-clock limit for all questions together, not counting the time
+    that the grader itself needs.
 
     The other limits apply to all processes together. They can use ``cpu`` seconds of CPU time, and
     ``memory`` bytes in addition to the memory of Python and PyTorch. At most ``processes``

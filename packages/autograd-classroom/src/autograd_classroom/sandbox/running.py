@@ -1,6 +1,6 @@
-"""Run a sandbox. It contains a template process and at most one child at a time.
+"""Run a sandbox, which contains a template process and at most one child at a time.
 
-If the child does not answer a question, :func:`told` explains to the student why.
+If the child does not answer a question, :func:`told` explains the reason to the student.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The syntax tree of each function body becomes a sequence of words, with one word for each node. All
 variables become the same word, but attributes, keywords and numbers keep their names and values.
-Each group of consecutive words has a hash. In each window of neighboring hashes, only the smallest
-hash is kept. Code therefore keeps its fingerprints if it is moved or surrounded by other code
+Each group of consecutive words has a hash. Each window of neighboring hashes keeps only its
+smallest hash. Code therefore keeps its fingerprints if it is moved or surrounded by other code
 (Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
 """
 
@@ -35,7 +35,7 @@ def fingerprints(source: str) -> frozenset[int]:
 def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
     """Yield the statements of the module and of each function and class in it.
 
-    The statements of a nested function or class are only in its own list.
+    The statements of a nested function or class appear only in its own list.
     """
     yield [node for node in tree.body if _own(node)]
     for node in tree.body:
@@ -44,7 +44,7 @@ def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
 
 
 def _own(node: ast.stmt) -> bool:
-    """Whether a statement counts. Imports, docstrings, stubs and nested scopes do not count."""
+    """Return whether a statement counts. Imports, docstrings, stubs and scopes do not."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

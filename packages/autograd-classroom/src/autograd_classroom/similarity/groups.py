@@ -25,7 +25,7 @@ NEARLY_ALL = 0.75  # minimum shared part of the smaller answer's weight
 LONG = 36  # number of fingerprints beyond the given code that students do not share by chance
 MANY = 3  # minimum number of students with the same long code
 _FEW = 20  # in a smaller class, even a rare fingerprint says less
-_COMMON = 40  # a fingerprint in more than this many different answers is not used to find pairs
+_COMMON = 40  # ignore a fingerprint in more than this many answers when searching for pairs
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """A group of similar pieces of code. Each piece is identified by its hash.
+    """A group of similar pieces of code. ``codes`` contains their hashes.
 
     ``pair`` contains the two pieces to show, and ``share`` is the part that they have in common,
     from 0 to 1. If both pieces have the same fingerprints, ``same`` is the number of students who

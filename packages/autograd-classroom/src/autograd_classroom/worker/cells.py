@@ -15,7 +15,7 @@ _MODULE = "submission"  # the module name of classes that the cells define
 
 
 class CellError(CourseError):
-    """A cell raised an exception. The message names the cell and the exception."""
+    """Raised when a cell fails. The message names the exception and the line."""
 
 
 def run(cells: Sequence[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _ANSWERS: Mapping[str, Mapping[str, Say]] = {
 
 
 class Handlers:
-    """Answer the judge's questions about one submission, each within ``seconds`` seconds."""
+    """An object that answers the judge's questions about a submission, each within ``seconds``."""
 
     def __init__(self, kind: str, answer: Any, integrity: TamperCheck, seconds: float) -> None:
         self.kind, self.answer, self.integrity = kind, answer, integrity
@@ -41,7 +41,7 @@ class Handlers:
         """Answer a question. Then list and restore the functions that the submission has replaced.
 
         A full check for replaced functions takes longer than a plain question. After a plain
-        question, the full check is therefore postponed until the next question that is not plain.
+        question, postpone the full check until the next question that is not plain.
         """
         plain = question.said.get("ask") in _PLAIN
         if self._plainly and not plain:
@@ -79,7 +79,7 @@ class Handlers:
 
 
 def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return the question and the inputs. ``parcel`` in the question is any code from the judge."""
+    """Return the question and the inputs. ``parcel`` in the question is code from the judge."""
     length = question.said.get("code", 0)
     code, data = question.payload[:length], question.payload[length:]
     inputs: tuple[Any, ...] = unpack(data) if data else ()

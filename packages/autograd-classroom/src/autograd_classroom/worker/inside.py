@@ -49,7 +49,7 @@ PARTS = {"autograd_classroom": _WORKER, "autograd_course": (*_USED, *_GIVEN)}
 
 
 def has(module: str) -> bool:
-    """Whether the sandbox contains a module. It always contains libraries and the doctor."""
+    """Return whether the sandbox contains a module. It contains all libraries and the doctor."""
     top, _, rest = module.partition(".")
     place = rest.replace(".", "/")
     parts = PARTS.get(top)

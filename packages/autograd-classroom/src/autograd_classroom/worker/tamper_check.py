@@ -1,9 +1,10 @@
 """Detect and undo a submission's changes to functions of Python, PyTorch and our packages.
 
-The original functions are recorded before the cells run. If a submission replaces a function, the
-original is restored, so that the submission cannot forge the child's messages by rebinding a name.
-The replacement is only reported, because there may be a harmless reason for it. Hostile code can do
-more than rebind names, but only in its own process: see ``autograd_classroom.judge``.
+The worker records the original functions before the cells run. If a submission replaces a function,
+the worker restores the original, so that the submission cannot forge the child's messages by
+rebinding a name. The worker only reports the replacement, because there may be a harmless reason
+for it. Hostile code can do more than rebind names, but only in its own process: see
+``autograd_classroom.judge``.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Owner:
         self._codes = tuple(place.code for place in coded)
 
     def changed(self) -> bool:
-        """Whether any attribute has changed.
+        """Return whether any attribute has changed.
 
         The worker calls this method after every answer, for thousands of attributes. For speed, the
         loops over the attributes run in built-in functions.

@@ -60,7 +60,7 @@ def kind(value: Any) -> str:
 
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """If there are too many results to examine, return a sentence about them, or else ``""``."""
+    """Return a sentence if there are too many results to examine, or else ``""``."""
     with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):

@@ -43,8 +43,8 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple
     """Create nbgrader's folder for the course at ``course``. Return the paths of its notebooks.
 
     Each lesson becomes an assignment, which is worth the points of its requested exercises. If an
-    earlier call created the folder, this call only adds lessons and changes nothing else. If
-    possible, CourseFolderError is raised before anything is written.
+    earlier call created the folder, this call only adds lessons and changes nothing else. Raises
+    CourseFolderError, if possible before it writes anything.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})

@@ -30,7 +30,7 @@ class Group:
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
-    """Yield the page in pieces. The code of an answer is loaded only when the page shows it."""
+    """Yield the page in pieces. Load the code of an answer only when the page shows it."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
     distribution = seen.distribution()

@@ -1,4 +1,4 @@
-"""Statistics about a class. They are computed in one pass that reads one student at a time."""
+"""Statistics about a class, computed in one pass that reads one student at a time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Overview:
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
-        """Return the statuses to show. A rare status is shown only if it occurs."""
+        """Return the statuses to show. Leave out a rare status that does not occur."""
         seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 

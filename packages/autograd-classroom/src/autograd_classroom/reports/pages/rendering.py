@@ -1,4 +1,4 @@
-"""Render templates to HTML in pieces. All strings that are inserted into a template are escaped."""
+"""Render templates to HTML in pieces, and escape all strings that a template inserts."""
 
 from __future__ import annotations
 

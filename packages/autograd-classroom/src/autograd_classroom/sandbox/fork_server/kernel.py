@@ -52,7 +52,7 @@ def drop_capabilities() -> None:
 
 
 def has_filters() -> bool:
-    """Whether this kernel can filter the system calls of a process."""
+    """Return whether this kernel can filter the system calls of a process."""
     return bool(_libc.prctl(_GET_FILTER_MODE, 0, 0, 0, 0) >= 0)
 
 
@@ -80,7 +80,7 @@ def cannot_be_traced() -> None:
 def in_large_pages(start: int, size: int) -> bool:
     """Move memory of this process into large pages. Return whether this succeeded.
 
-    It requires Linux 6.1 or later.
+    This requires Linux 6.1 or later.
     """
     place = ctypes.c_void_p(start), ctypes.c_size_t(size)
     return bool(_libc.madvise(*place, _COLLAPSE) == 0)

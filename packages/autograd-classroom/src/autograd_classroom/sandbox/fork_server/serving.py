@@ -15,8 +15,8 @@ from autograd_classroom.sandbox.fork_server.usage import Meter, held_by
 from autograd_classroom.sandbox.limits import Limits
 
 _LOOK = 0.05  # seconds between two measurements of a child's resource usage
-_GRACE = 1.0  # seconds that a child has to end by itself after it closed its socket
-_FORGOTTEN = 10  # a child is ended after this multiple of ``Limits.whole``
+_GRACE = 1.0  # seconds that a child has to end by itself after it has closed its socket
+_FORGOTTEN = 10  # the template ends a child after this multiple of ``Limits.whole``
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
     """Answer the "end" order with a message. Return whether the connection is still open.
 
-    If the order has not arrived yet, the function waits for it.
+    If the order has not arrived yet, wait for it.
     """
     if not message.pop("asked", False) and heard(control) is None:
         return False

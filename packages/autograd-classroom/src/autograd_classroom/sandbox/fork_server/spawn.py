@@ -19,7 +19,7 @@ Life = Callable[[socket.socket], None]  # the function that a child runs with it
 class Child:
     """A running child, and the keeper process that waits for it.
 
-    Both processes are identified by file descriptors, because the kernel reuses process ids.
+    File descriptors identify both processes, because the kernel reuses process ids.
     """
 
     def __init__(self, keeper: int, process: int) -> None:
@@ -98,7 +98,7 @@ def _keep(
     if process == 0:
         os.close(told)
         os.close(goes)
-        os.read(waits, 1)  # until the keeper, which the child may kill, has sent the child's id
+        os.read(waits, 1)  # the child's code must not kill the keeper before it has sent the id
         os.close(waits)
         _live(channel, limits, life, secluded, filtered)
     channel.close()

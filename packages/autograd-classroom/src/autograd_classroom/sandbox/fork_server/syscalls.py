@@ -57,11 +57,11 @@ _MACHINES = {
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _AUDIT, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_OTHER_NUMBERS = 0x40000000  # on x86_64, every call also has a second number, from here on
+_OTHER_NUMBERS = 0x40000000  # on x86_64, every call also has a second number, which starts here
 
 
 def available() -> bool:
-    """Whether the kernel supports filters and this module knows the processor's call numbers."""
+    """Return whether the kernel supports filters and this module knows the call numbers."""
     return platform.machine() in _MACHINES and kernel.has_filters()
 
 
@@ -103,7 +103,7 @@ def _unless(what: int, value: int, answer: int) -> tuple[bytes, bytes]:
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
     """Return a filter instruction.
 
-    ``yes`` and ``no`` are the numbers of following instructions to skip if the condition of this
-    instruction is true or false.
+    If the condition of this instruction is true, the kernel skips the next ``yes`` instructions. If
+    it is false, the kernel skips the next ``no`` instructions.
     """
     return struct.pack("HBBI", code, yes, no, value)

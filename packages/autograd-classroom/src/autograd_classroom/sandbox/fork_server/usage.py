@@ -1,7 +1,7 @@
 """Measure the total resource usage of a child's processes by sampling each process.
 
-The kernel limits the resources of each process. To limit the total, the kernel needs a control
-group, and few machines let a user create one. All descendants of the template belong to the child,
+The kernel limits the resources of each process. It can limit the total only with a control group,
+and few machines let a user create one. All descendants of the template belong to the child,
 because a process cannot leave its namespace. A process can start and end between two samples. If
 its parent waited for it, the kernel has added its CPU time to the parent's CPU time. Otherwise, the
 process has at least used up a process id, and the number of these ids is also limited.
