@@ -55,10 +55,9 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
-# With worksteal, an idle process takes rows of a long table from a busy one.
 thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m thorough --nbval --nbval-current-env \
-	    --nbval-cell-timeout=120 --numprocesses=3 --dist=worksteal
+	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q
@@ -74,7 +73,7 @@ coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
 	-$(BIN)/python -m coverage run -m pytest $(or $(TESTS),$(TESTS_OF)) -m "not browser" \
-	    --ignore=tests/project/test_benchmarks.py --numprocesses=2 --dist=worksteal -q
+	    --ignore=tests/project/test_benchmarks.py --numprocesses=2 --dist=loadfile --no-loadscope-reorder -q
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report $(if $(TESTS),,--fail-under=95)
 

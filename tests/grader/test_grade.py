@@ -92,6 +92,7 @@ SEEDS = (1, 2, 3)
 
 
 @pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", CATALOGUE)
 def test_no_verdict_depends_on_the_random_inputs(exercise: str) -> None:
     right = [RIGHT[exercise], *(answer for name, answer in ALSO_RIGHT.values() if name == exercise)]
