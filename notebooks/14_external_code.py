@@ -623,8 +623,8 @@ knowledge_check("14")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/14_external_code.ipynb): you write an operator in C++
-# and the Function around it.
+# In [the exercises of this lesson](../exercises/14_external_code.ipynb), you write an operator in
+# C++ and the Function around it.
 #
 # In [lesson 15](15_ship_it.ipynb), Functions leave Python. You export a model, convert it to ONNX,
 # and see what happens to a custom gradient.

@@ -830,7 +830,7 @@ knowledge_check("15")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/15_ship_it.ipynb): you ship a model that contains a
+# In [the exercises of this lesson](../exercises/15_ship_it.ipynb), you ship a model that contains a
 # Function, and you prove that its values and gradients are right.
 #
 # This was the last lesson. Now run `autograd-course check module:Function` on your own Function.

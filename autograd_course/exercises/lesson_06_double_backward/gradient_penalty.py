@@ -2,7 +2,7 @@
 
 1. You need the gradient with respect to the samples, not the parameters. But the samples do not
    require grad. Later, the training differentiates the penalty with respect to the parameters.
-   What must the gradient have, so that this works?
+   What must the gradient have for this to work?
 2. Create a leaf of your own from x. Call torch.autograd.grad on the summed scores with
    create_graph=True. Compute one norm for each sample over all its other dimensions, and return the
    mean of (norm - 1)².

@@ -18,7 +18,7 @@ Part = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def tangent_mistake(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Call ``jvp`` with random tangents, and compare the parts of its result with mistakes."""
+    """Call ``jvp`` with random tangents, and compare its result with those of known mistakes."""
     sentence = _sentence(function, *inputs)
     return found("wrong-jvp", "`jvp` is wrong.", {}, sentence) if sentence else None
 

@@ -59,7 +59,7 @@ def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
 
 
 def _gauge(box: Box, card: Card, words: Script) -> str:
-    """Return the bar on the lower rim of a card. Its length shows the gradient's size."""
+    """Return the bar along the bottom of a card. Its length shows the gradient's size."""
     (begin, end), mark = gauge_ends(box, card), words.fill(card.mark)
     y = box.y + box.height - GAUGE_RISE
     return (

@@ -45,7 +45,7 @@ class Subject:
         return {name: float(v) for name, v in given if _movable(v)} | {GRAD_OUTPUT: 1.0}
 
     def range(self, name: str) -> Range:
-        """Return the range of x, of an argument, or of ``grad_output``, by name."""
+        """Return the range of the named quantity: x, an argument, or ``grad_output``."""
         if name in self.ranges:
             return self.ranges[name]
         value = self.x if name == self.names[0] else self.values()[name]

@@ -49,7 +49,7 @@ def settle(
         typer.Option(
             parser=_total,
             metavar="P",
-            help="The points for the answer in total, from 0 to the maximum for the exercise.",
+            help="The total points for the answer, from 0 to the maximum for the exercise.",
         ),
     ] = None,
     comment: Annotated[str, typer.Option(metavar="TEXT", help="Tell the student why.")] = "",

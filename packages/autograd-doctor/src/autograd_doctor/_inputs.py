@@ -1,4 +1,4 @@
-"""The inputs on which ``diagnose`` examines a Function: the example and variations of it."""
+"""The inputs that ``diagnose`` passes to a Function: the example and variations of it."""
 
 from __future__ import annotations
 

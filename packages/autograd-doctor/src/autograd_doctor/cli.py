@@ -185,8 +185,8 @@ def check(
         bool,
         typer.Option(
             "--fix",
-            help="Search for a change that makes the gradients right, and show "
-            "it as a diff. Ask before writing it to the file.",
+            help="Search for a change that corrects the gradients, and show it "
+            "as a diff. Ask before writing it to the file.",
         ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix, write without asking.")] = False,

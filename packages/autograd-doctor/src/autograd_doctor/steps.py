@@ -148,7 +148,7 @@ class Call:
         self.args = [_copy(value, i in self.wanted) for i, value in enumerate(given)]
 
     def outputs(self, args: Sequence[Any] | None = None) -> tuple[Tensor, ...]:
-        """Call ``fn`` with copies, because in-place Functions may write to them."""
+        """Call ``fn`` with copies, because a Function may write to its inputs."""
         passed = [a.clone() if isinstance(a, Tensor) else a for a in args or self.args]
         return tuple(out for out in as_tuple(self.call(*passed)) if isinstance(out, Tensor))
 

@@ -124,7 +124,7 @@ class Child:
 
 
 class Sandbox:
-    """A template process in a sandbox. It starts on first use, and restarts after it has ended.
+    """A template process in a sandbox. It starts on first use, and restarts if it has exited.
 
     ``running`` is a template that is already running.
     """

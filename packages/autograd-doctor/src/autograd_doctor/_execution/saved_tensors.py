@@ -1,4 +1,4 @@
-"""Replace the values of saved tensors, and describe saved tensors."""
+"""Replace and describe the values of saved tensors."""
 
 from __future__ import annotations
 

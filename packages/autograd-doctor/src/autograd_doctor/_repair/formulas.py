@@ -3,8 +3,8 @@
 The search tries other edits one by one, but it needs only two passes to find the formulas for all
 expressions. First, ``backward`` runs once with a zero added to the value of each expression.
 Autograd computes how the gradients depend on these zeros. This gives the values that would make the
-gradients correct. Then thousands of formulas are compared with these values numerically, and the
-search runs only the formulas that fit. A formula is a product or quotient of values that the method
+gradients correct. Then the search compares the results of thousands of formulas with these values,
+and tries only the formulas that fit. A formula is a product or quotient of values that the method
 can access, a matrix product, a sum, a mask, or an expression from ``forward``.
 
 A few random projections represent all elements of the gradients. The search assumes that the

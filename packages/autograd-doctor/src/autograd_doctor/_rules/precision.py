@@ -75,7 +75,7 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
 def _describe_overflow(
     evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
 ) -> Match:
-    """Among the elements that are not finite, report the one that should be largest."""
+    """Report the nonfinite element whose correct value is the largest."""
     right = truth[k]
     assert right is not None
     largest = torch.where(lost, right.abs(), -1.0)

@@ -46,7 +46,7 @@ def serve(control: socket.socket, template: Template) -> None:
 
 
 def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
-    """Fork this template. The fork carries out the orders from the socket ``other``."""
+    """Fork this template. The fork executes the commands from the socket ``other``."""
     with other:
         if os.fork() == 0:
             try:
