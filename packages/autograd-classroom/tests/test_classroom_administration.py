@@ -16,7 +16,7 @@ from autograd_classroom.gradebook import Gradebook, GradebookError, Score
 from autograd_classroom.gradebook.roster import Person, from_file, matched
 from autograd_classroom.gradebook.settings import Settings, from_data
 from autograd_classroom.gradebook.settings import from_file as settings_from
-from autograd_classroom.ingest import Submission
+from autograd_classroom.ingest import Rejected, Submission
 from autograd_classroom.ingest.downloads import handed_in as time_of
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.reports import as_csv, as_grade_table, files
@@ -180,12 +180,19 @@ def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook) -> None:
     book.enroll((ANN, BOB, CYD))
     assert "Cyd" in matrix_page(book, "/", "all")
     book.settle("Cyd", "square", 1.0, "An oral exam.", "me")
-    with pytest.raises(GradebookError, match="no student 'Bob'; the nearest names are bob_4711"):
-        book.settle("Bob", "square", 1.0, "He is bob_4711.", "me")
+    with pytest.raises(GradebookError, match="no student 'Zoe'"):
+        book.settle("Zoe", "square", 1.0, "", "me")
 
     (cyd,) = (row for row in rows(as_grade_table(book)) if row["name"] == "Cyd")
     assert (cyd["student"], cyd["id"], cyd["total"]) == ("Cyd", "s-19", "1")
     assert book.absent() == []
+
+
+@pytest.mark.parametrize("name", ["bob_4711", "Bob", "s-18", "BOB@uni.example"])
+def test_points_find_their_student_by_every_name_on_the_roster(book: Gradebook, name: str) -> None:
+    book.enroll((ANN, BOB, CYD))
+
+    assert book.settle(name, "square", 0.5, "", "me").student == "bob_4711"
 
 
 def test_the_command_reads_the_roster_once(book: Gradebook, tmp_path: Path) -> None:
@@ -198,6 +205,17 @@ def test_the_command_reads_the_roster_once(book: Gradebook, tmp_path: Path) -> N
 
     assert (refused.exit_code, "two students have the name Ann" in refused.output) == (1, True)
     assert [person.label for person in book.roster()] == ["Ann Böll", "Bob"]
+
+
+def test_a_required_exercise_is_missed_by_who_has_handed_in_nothing(
+    book: Gradebook, tmp_path: Path
+) -> None:
+    book.enroll((ANN, BOB, CYD))
+    words = ["classroom", "report", str(tmp_path / "grades.sqlite"), "--require", "square"]
+    reported = CliRunner().invoke(app, words)
+
+    assert reported.exit_code == 1
+    assert "square is not passed by Cyd." in reported.output
 
 
 def test_canvas_reads_its_columns(book: Gradebook) -> None:
@@ -216,6 +234,14 @@ def test_canvas_reads_its_columns(book: Gradebook) -> None:
 
 def test_canvas_finds_a_student_without_a_roster_by_the_number_in_the_file(book: Gradebook) -> None:
     assert [row["ID"] for row in rows("".join(canvas_pieces(book)))] == ["", "", "4711", ""]
+
+
+def test_a_file_that_could_not_be_read_is_no_grade_of_zero(book: Gradebook) -> None:
+    book.reject(Rejected("eve", "eve/work.ipynb", "it is not JSON"))
+    *_, eve = rows("".join(moodle_pieces(book)))
+
+    assert (eve["Full name"], eve["Grade"]) == ("eve", "")
+    assert eve["Feedback comments"] == "eve/work.ipynb: it is not JSON"
 
 
 def test_moodle_reads_its_columns(book: Gradebook) -> None:
@@ -343,15 +369,16 @@ def test_an_extension_finds_its_student_by_every_name_on_the_roster(book: Gradeb
     assert book.unknown_extensions() == []
 
 
-def test_an_extension_for_nobody_is_named(
+def test_late_students_and_an_extension_for_nobody_are_named(
     book: Gradebook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book.set(Settings(deadlines=DUE, extensions={"dorra": 2}))
     book.close()
     report(tmp_path / "grades.sqlite", None)
 
-    said = "The settings have an extension for nobody in this gradebook: dorra."
-    assert said in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "The settings have an extension for nobody in this gradebook: dorra." in said
+    assert "3 students handed in late: Ann Böll_123 (2 days), bob_4711 (2 days), dora (2" in said
 
 
 def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Gradebook) -> None:
@@ -366,6 +393,7 @@ def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Grad
     assert "Handed in 2 days late, which costs 20% of the points." in "".join(
         feedback(book, "bob_4711")
     )
+    assert "3 students handed in late" in "".join(class_page(book))
 
 
 def test_the_time_is_that_of_the_file_and_stays_when_it_is_downloaded_again(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_the_grade_table_has_a_row_for_each_student(book: Gradebook) -> None:
         "ann", "1", possible, "",
     )  # fmt: skip
     assert bob["total"] == possible
-    assert (eve["student"], eve["total"], eve["square"]) == ("eve", "0", "")
+    assert (eve["student"], eve["total"], eve["square"]) == ("eve", "", "")
 
 
 def test_the_json_document_holds_everything(book: Gradebook) -> None:

@@ -49,6 +49,7 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
 
 def _recorded(gradebook: Path, student: str, exercise: str) -> tuple[Score, Answer, int]:
     with Gradebook.existing(gradebook) as book:
+        student = book.named(student)
         known = {score.exercise: score for score in book.scores(student)}
         score = known.get(exercise)
         if score is None or not (score.seed or score.remarks):

@@ -94,7 +94,7 @@ def grade(
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
-        for line in (*_changed(book), *_unknown(book), *_unmatched(book)):
+        for line in (*_changed(book), *_late(book), *_unknown(book), *_unmatched(book)):
             console.say(line)
         files.write(book, places.reports)
         console.say(f"Reports: {short(places.reports)}")
@@ -118,7 +118,7 @@ def report(
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
         _show(book)
-        for line in _unknown(book):
+        for line in (*_late(book), *_unknown(book)):
             console.say(line)
         wanted = tuple(formats)
         if reports is not None or wanted:
@@ -143,7 +143,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         raise NoSubmissionsError(
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
-    rejected = f", {came.rejected} not graded" if came.rejected else ""
+    rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
     return not came.rejected
 
@@ -162,6 +162,13 @@ def _changed(book: Gradebook) -> Iterator[str]:
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
         yield f"The code has changed since these answers were settled by hand: {named}."
+
+
+def _late(book: Gradebook) -> Iterator[str]:
+    """Yield a line that lists the students who handed in late, with their late days."""
+    if late := book.late():
+        named = ", ".join(f"{name} ({some(days, 'day')})" for name, days in late.items())
+        yield f"{some(len(late), 'student')} handed in late: {named}."
 
 
 def _unknown(book: Gradebook) -> Iterator[str]:
@@ -201,12 +208,14 @@ def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that lists the students who have not passed an exercise.
 
-    These include students whose file could not be read and students who handed in a different
-    lesson. If no student handed in the exercise, the line says so.
+    These include students whose file could not be read, students who handed in a different lesson,
+    and students on the roster who handed in nothing. If no student handed in the exercise, the line
+    says so.
     """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     passed = {score.student for score in scores if score.is_passed}
     missing = [student for student in book.students() if student not in passed]
+    missing += [person.label for person in book.absent()]
     if not scores:
         yield f"{exercise.id} was handed in by no student."
     elif missing:

@@ -75,10 +75,12 @@ def settle(
         end(str(error))
     if score.settlement:
         worth = f"{score.points:g} of {score.possible:g} points"
-        typer.echo(f"{student}, {exercise}: {worth}. {by_hand(score.settlement)}")
+        typer.echo(f"{score.student}, {exercise}: {worth}. {by_hand(score.settlement)}")
     else:
         worth = f" ({score.points:g} of {score.possible:g} points)" if score.is_counted else ""
-        typer.echo(f"{student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}.")
+        typer.echo(
+            f"{score.student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}."
+        )
     _next(gradebook)
 
 

@@ -174,6 +174,18 @@ class Gradebook:
         """Return the students on the roster who have not handed in anything."""
         return reading.absent(self._connection)
 
+    def late(self) -> dict[str, int]:
+        """Map each student who handed in late to the largest number of late days in a lesson."""
+        days = {}
+        for score in self.scores():
+            if score.late:
+                days[score.student] = max(score.late, days.get(score.student, 0))
+        return days
+
+    def named(self, name: str) -> str:
+        """Return the student with this name in the gradebook or on the roster, or the name."""
+        return reading.named(self._connection, name)
+
     def unknown_extensions(self) -> list[str]:
         """Return the names in the table of extensions that match no student."""
         return reading.unknown_extensions(self._connection)

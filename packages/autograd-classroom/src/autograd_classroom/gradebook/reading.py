@@ -176,6 +176,15 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
     return [person for person in roster(connection) if person not in present]
 
 
+def named(connection: sqlite3.Connection, name: str) -> str:
+    """Return the student with this name in the gradebook or on the roster, or the name itself."""
+    if name in students(connection):
+        return name
+    person = matched([name], roster(connection)).get(name)
+    found = [student for student, who in people(connection).items() if who == person]
+    return found[0] if len(found) == 1 else person.label if person and not found else name
+
+
 def unknown_extensions(connection: sqlite3.Connection) -> list[str]:
     """Return the names in the table of extensions that match no student."""
     names = list(settings(connection).extensions)

@@ -56,9 +56,10 @@ def settle(
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
     """Return the score of an answer, or an empty score if the student handed in no answer.
 
-    The student can be in the gradebook or on the roster. Raises SettlingError if the student or the
-    exercise is unknown.
+    ``student`` is a name in the gradebook, or a name, id or address on the roster. Raises
+    SettlingError if the student or the exercise is unknown.
     """
+    student = reading.named(connection, student)
     students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
     if student not in students:
         raise SettlingError(f"the gradebook has no student {student!r}{near(student, students)}.")

@@ -45,6 +45,8 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a grading worksheet for one Moodle assignment. The grade is the sum of all points.
 
+    If no file of a student could be read, the grade is empty. The comment names the problem.
+
     Moodle identifies a student by the number in the column ``Identifier``. The number comes from
     the name of the student's downloaded folder. If this name contains no number, the field is
     empty. With the name and address columns, you can also import the file into Moodle's gradebook.
@@ -61,14 +63,15 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
     for student in book.students():
         who = people.get(student, Person(name=student))
         scores = book.scores(student)
-        complete = all(score.is_counted for score in scores)
+        complete = bool(scores) and all(score.is_counted for score in scores)
         grade = number(sum(score.points for score in scores)) if complete else ""
         participant = f"Participant {numbers[student]}" if student in numbers else ""
-        said = (
+        said = [f"{each.source}: {each.message}" for each in book.problems(student)]
+        said += [
             f"{s.title}: {s.settlement.comment}"
             for s in scores
             if s.settlement and s.settlement.comment
-        )
+        ]
         row = [participant, who.label, who.id, who.email, grade, possible, "", "\n".join(said)]
         yield written([row])
 

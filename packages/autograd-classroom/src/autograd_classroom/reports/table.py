@@ -40,8 +40,8 @@ def as_grade_table(book: Gradebook) -> str:
 
     If there is a roster, the columns name, id, email and group follow the ``student`` column. The
     table then also has a row for each student who handed in nothing, with an empty ``student``
-    field. Students whose files could not be read always have a row. If an answer is not graded yet,
-    or if the grader failed, the field for its points is empty instead of 0.
+    field. If no file of a student could be read, the row has no total. If an answer is not graded
+    yet, or if the grader failed, the field for its points is empty instead of 0.
     """
     return "".join(grade_table_pieces(book))
 
@@ -57,7 +57,7 @@ def grade_table_pieces(book: Gradebook) -> Iterator[str]:
     for student in book.students():
         scores = {score.exercise: score for score in book.scores(student)}
         points = (counted(scores[e]) if e in scores else "" for e in exercises)
-        total = number(sum(score.points for score in scores.values()))
+        total = number(sum(score.points for score in scores.values())) if scores else ""
         who = people.get(student, Person())
         yield written(
             [[student, *(getattr(who, field) for field in about), *points, total, possible]]

@@ -38,6 +38,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         "class.html",
         seen=seen,
         marks=MARKS,
+        late=book.late(),
         distribution=distribution,
         tallest=max([count for _, count in distribution], default=0) or 1,
         hottest=max(map(len, seen.matrix.values()), default=1),
