@@ -73,6 +73,16 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """Restore the tracer of coverage, which Python drops after errors such as RecursionError."""
+    before = sys.gettrace()
+    result = yield
+    if sys.gettrace() is not before:
+        sys.settrace(before)
+    return result
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Give each notebook that nbval runs its own progress file, as the build does."""
     scratch, is_notebook = Path(item.config.stash[_SCRATCH].name), item.path.suffix == ".ipynb"

@@ -100,7 +100,10 @@ def _unknown(asked: str) -> str:
     is_name = len(asked.split()) == 1
     closest = get_close_matches(typed, names, n=3, cutoff=0.4 if is_name else 0.6)
     if not is_name and (not closest or len(asked.split()) > LONGEST_NAME):
-        return "No page is about a message like this one. explain without an argument lists all."
+        return (
+            "No page is about a message like this one. Call diagnose with your Function, which "
+            "names the mistake itself. explain without an argument lists all pages."
+        )
     if not closest:
         return f"There is no rule {asked!r}. explain without an argument lists all rules."
     return f"There is no rule {asked!r}. Did you mean {' or '.join(closest)}?"

@@ -374,6 +374,27 @@ def test_what_cannot_be_examined_is_refused_in_one_sentence(fn, inputs, options,
         diagnose(fn, inputs, **options)
 
 
+def in_place(module: torch.nn.Module) -> torch.nn.Module:
+    module.compile()
+    return module
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # as torch.compile is imported
+@pytest.mark.parametrize("wrap", [torch.compile, in_place], ids=["a wrapper", "in place"])
+def test_compiled_code_is_refused_and_eager_code_in_a_wrapper_is_not(wrap) -> None:
+    def layer() -> torch.nn.Module:
+        return torch.nn.Linear(X.shape[-1], 2)
+
+    for compiled in (wrap(layer()), torch.nn.Sequential(wrap(layer()))):
+        with pytest.raises(CannotDiagnoseError, match="`fn` contains code"):
+            diagnose(compiled, (X,))
+    with pytest.raises(CannotDiagnoseError, match="`reference` contains code"):
+        diagnose(Square, (X,), reference=torch.compile(torch.square))
+
+    assert diagnose(torch.compiler.disable(Square.apply), (X,)).ok
+    assert diagnose(torch.compiler.disable(layer()), (X,)).ok is not False
+
+
 class TextlessError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")

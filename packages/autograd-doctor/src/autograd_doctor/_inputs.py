@@ -81,6 +81,36 @@ def require_initialized(fn: Any) -> None:
         )
 
 
+def require_eager(**given: Any) -> None:
+    """Raise an error for code that ``torch.compile`` has wrapped.
+
+    A second call of such code may use a graph that was compiled for other inputs, and with inductor
+    a second backward pass may find its buffers donated. Neither is a mistake of the Function.
+    """
+    for name, thing in given.items():
+        parts = thing.modules() if isinstance(thing, nn.Module) else (thing,)
+        if any(map(_is_compiled, parts)):
+            raise CannotDiagnoseError(
+                f"`{name}` contains code that torch.compile has wrapped, and diagnose examines "
+                'eager code: pass the original. With level="full", diagnose compiles each '
+                "Function itself and compares the results."
+            )
+
+
+def _is_compiled(thing: Any) -> bool:
+    """Return whether ``torch.compile`` has wrapped a module or a function.
+
+    ``torch.compiler.disable`` makes the same kinds of wrappers, which run eager code.
+    """
+    call = thing
+    if isinstance(thing, nn.Module):
+        if thing._compiled_call_impl is not None:  # from the method Module.compile
+            return True
+        call = thing.forward if "_orig_mod" in thing._modules else None
+    disabled = getattr(call, "_torchdynamo_disable", False)
+    return hasattr(call, "_torchdynamo_orig_callable") and not disabled
+
+
 def require_room(case: Sequence[Any]) -> None:
     """Raise an error if the tensors are so large that the evidence would not fit into memory."""
     sizes: Counter[torch.device] = Counter()

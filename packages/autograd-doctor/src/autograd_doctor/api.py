@@ -27,6 +27,7 @@ from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
     all_in_double,
     require_dense,
+    require_eager,
     require_initialized,
     require_room,
     wanted,
@@ -168,6 +169,7 @@ def diagnose(
     require_settings(level, seed, time_limit, double_backward)
     require_numbers()
     require_initialized(fn)
+    require_eager(fn=fn, reference=reference, surrogate=surrogate)
     require_dense(args)
     require_room(args)
     with _report_own_faults(), paused():

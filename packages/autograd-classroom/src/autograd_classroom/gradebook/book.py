@@ -176,7 +176,7 @@ class Gradebook:
 
     def late(self) -> dict[str, int]:
         """Map each student who handed in late to the largest number of late days in a lesson."""
-        days = {}
+        days: dict[str, int] = {}
         for score in self.scores():
             if score.late:
                 days[score.student] = max(score.late, days.get(score.student, 0))

@@ -236,10 +236,12 @@ def func_incompatible(evidence: Evidence) -> Match | None:
     "layout",
     "warning",
     "the call fails or changes under autocast",
-    hint="Decorate `forward` with `torch.amp.custom_fwd` and `backward` with "
-    "`torch.amp.custom_bwd`, so that both run in a fixed dtype. Without these decorators, autocast "
-    "computes the matrix products of `forward` in low precision, and their dtype differs from that "
-    "of the saved tensors.",
+    hint="Decorate `forward` with `torch.amp.custom_fwd(device_type=…, cast_inputs=torch.float32)` "
+    "and `backward` with `torch.amp.custom_bwd(device_type=…)`, so that both run in float32. "
+    "Without these decorators, autocast computes the matrix products of `forward` in low "
+    "precision, and their dtype differs from that of the saved tensors. If your Function has a "
+    "separate `setup_context`, convert the inputs in `forward` and `grad_output` in `backward` "
+    "instead.",
     lesson="12_compile_and_operators",
     after=("contract", "linearity", "values", "layout"),
 )
