@@ -395,6 +395,14 @@ def test_compiled_code_is_refused_and_eager_code_in_a_wrapper_is_not(wrap) -> No
     assert diagnose(torch.compiler.disable(layer()), (X,)).ok is not False
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_a_report_says_that_values_in_16_bits_were_not_examined(dtype: torch.dtype) -> None:
+    report = diagnose(Square, (X.to(dtype),))
+
+    assert report.ok
+    assert f"no values in {str(dtype)[6:]}: the inputs are converted" in str(report)
+
+
 class TextlessError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")

@@ -33,6 +33,7 @@ from repairable import (
 )
 from running_pages import BLOCK, sections
 from sampling import first_rows
+from torch import Tensor
 from torch.autograd import Function, gradcheck
 
 SOURCE = Path(inspect.getfile(repairable))
@@ -679,3 +680,52 @@ def test_a_condition_that_becomes_a_factor_gets_parentheses() -> None:
         "g.sum() * ~(g > 0)",
         "g.sum() * (g > 0)",
     ]
+
+
+class Weighted(Function):
+    """The product of ``x`` and ``scale``, which computes both gradients in any case."""
+
+    @staticmethod
+    def forward(x: Tensor, scale: Tensor) -> Tensor:
+        return x * scale
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, scale = ctx.saved_tensors
+        grad_x = grad_output * scale
+        grad_scale = (grad_output * x).sum(0)
+        return grad_x, grad_scale
+
+
+class PartlyGuarded(Weighted):
+    """The same, but the first gradient is already guarded."""
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, scale = ctx.saved_tensors
+        grad_x = grad_output * scale if ctx.needs_input_grad[0] else None
+        grad_scale = (grad_output * x).sum(0)
+        return grad_x, grad_scale
+
+
+@pytest.mark.parametrize(
+    ("function", "guarded"), [(Weighted, ["x", "scale"]), (PartlyGuarded, ["scale"])]
+)
+def test_every_wasted_gradient_is_guarded_and_no_other(
+    function: type[Function], guarded: list[str]
+) -> None:
+    args = torch.randn(4, 3), torch.randn(3)
+    found = {it.rule: it for it in diagnose(function, args, level="full").findings}
+    finding = found["wasted-gradient"]
+
+    assert finding.repair is not None
+    assert [change.after[0].split("=")[0].strip() for change in finding.repair.changes] == [
+        f"grad_{name}" for name in guarded
+    ]
+    assert finding.repair.made is not None
+    left = {it.rule for it in diagnose(finding.repair.made, args, level="full").findings}
+    assert left == found.keys() - {"wasted-gradient"}

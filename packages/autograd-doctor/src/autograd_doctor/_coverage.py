@@ -8,8 +8,10 @@ was not possible, the report gives the reason.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from autograd_doctor._numerics.projection import projections_agree
 from autograd_doctor._probes import ALWAYS, PROBES, Level
@@ -113,6 +115,13 @@ def without_cpu(evidence: Evidence) -> Iterator[str]:
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
             "your Function does not run on the CPU"
         )
+
+
+def without_half(args: Sequence[Any]) -> Iterator[str]:
+    """Yield a sentence about the values in float16 or bfloat16, if the example has such inputs."""
+    dtypes = {it.dtype for it in args if isinstance(it, Tensor)} & {torch.float16, torch.bfloat16}
+    for name in sorted(str(dtype).removeprefix("torch.") for dtype in dtypes):
+        yield f"no values in {name}: the inputs are converted to float64 and float32"
 
 
 def _words_of(probes: Collection[str]) -> list[str]:

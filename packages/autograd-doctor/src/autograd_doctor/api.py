@@ -13,7 +13,13 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._coverage import examined, unexamined, without_cpu, without_time
+from autograd_doctor._coverage import (
+    examined,
+    unexamined,
+    without_cpu,
+    without_half,
+    without_time,
+)
 from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
@@ -197,6 +203,7 @@ def diagnose(
             *avoided_kinks(evidence[0]),
             *without_time(evidence[0]),
             *without_cpu(evidence[0]),
+            *without_half(args),
             *(() if sampler else blind_spots(evidence)),
         )
         search = partial(_repaired, case, findings, evidence, seed, time_limit)

@@ -60,7 +60,7 @@ class Repair:
 
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
-        changes: One change, or two changes that are needed together.
+        changes: One change, or several changes that are needed together.
         checked_on: Descriptions of the inputs on which every gradient was correct with the changes.
         removes: The rule of the finding that the changes remove, if the finding is a warning or one
             of several errors; otherwise ``""``.

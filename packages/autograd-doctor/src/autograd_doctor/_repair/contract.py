@@ -1067,28 +1067,37 @@ def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that computes a gradient only if its input requires one."""
-    position, backward = _position(definition, finding), definition["backward"]
-    if backward is not None:
-        flags = f"{backward.ctx}.needs_input_grad"
+    """Yield fixes that compute each wasted gradient only if its input requires one."""
+    backward, names = definition["backward"], definition.parameters
+    wasted = [names.index(name) for name in finding.evidence["operations"] if name in names]
+    if backward is None or not wasted:
+        return
+    flags = f"{backward.ctx}.needs_input_grad"
+    if len(wasted) == 1:
+        (position,) = wasted
         for at, node in nodes_of(backward):
             if ast.unparse(node) == f"any({flags})":
-                yield ((backward, _edit(at, parse(f"{flags}[{position or 0}]"))),)
-        yield from _returned_early(backward, f"{flags}[{position or 0}]")
-    for method, place, value in _gradients(definition, finding):
+                yield ((backward, _edit(at, parse(f"{flags}[{position}]"))),)
+        yield from _returned_early(backward, f"{flags}[{position}]")
+    fix = []
+    for place, position, value in _returned(backward):
+        if position not in wasted or isinstance(value, ast.Constant):
+            continue
         at = place
         if isinstance(value, ast.Name):  # an earlier statement computed it
             name = value.id
             stores = [
                 node
-                for node in method.tree.body
+                for node in backward.tree.body
                 if isinstance(node, ast.Assign) and _names_stored(node.targets[0]) == [name]
             ]
             if len(stores) != 1:
-                continue
+                return
             at, value = (stores[0], "value", None), stores[0].value
-        wants = parse(f"{method.ctx}.needs_input_grad[{position or 0}]")
-        yield ((method, _edit(at, ast.IfExp(wants, value, ast.Constant(None)))),)
+        guarded = ast.IfExp(parse(f"{flags}[{position}]"), value, ast.Constant(None))
+        fix.append((backward, _edit(at, guarded)))
+    if fix:
+        yield tuple(fix)
 
 
 def _returned_early(backward: Method, flag: str) -> Iterator[Fix]:
