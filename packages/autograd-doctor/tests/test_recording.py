@@ -35,6 +35,20 @@ class Half(Square):
         return x * grad_output
 
 
+class Unweighted(Function):
+    """Right as long as all weights are 1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x * weight
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output, (grad_output * x * x).sum(0)
+
+
 class Scale(Function):
     """Right for x, but wrong for the factor."""
 
@@ -370,6 +384,10 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: [run(Positive, leaf().abs()), Positive.apply(-leaf(9).abs())],
         "⚠ flipped-sign",
     ),
+    "wrong for other weights": (
+        lambda: run(Unweighted, leaf(), torch.ones(4, requires_grad=True)),
+        "⚠ gradient-mismatch",
+    ),
     "wrong, and the program runs no backward": (lambda: Half.apply(leaf()), "✗ constant-factor"),
     "right by chance, for equal cotangents": (lambda: run(Uniform, leaf()), "✗ uniform-grad-out"),
     "by design, as its source says": (
@@ -402,6 +420,16 @@ def test_a_report_says_what_is_wrong_for_other_inputs() -> None:
 
     assert "No error shows where this program runs `backward`" in " ".join(text.split())
     assert "warning, flipped-sign" in text
+
+
+def test_the_report_of_a_warning_about_other_inputs_follows_the_table() -> None:
+    play, _ = PROGRAMS["wrong for other weights"]
+    with recording() as calls:
+        play()
+
+    assert "✓ Unweighted · no error, 1 warning\n  warning, gradient-mismatch" in str(
+        calls.diagnose()
+    )
 
 
 # The table

@@ -193,6 +193,7 @@ def test_a_script_computes_the_same_and_a_report_follows(folder: Path) -> None:
 @pytest.mark.thorough
 def test_steps_are_optimizer_steps(folder: Path) -> None:
     ran = doctor(folder, "--strict", "--steps", "3", "train.py", ENDLESS)
+    assert "With --strict the run fails: 1 error is not in a baseline." in ran.stderr
 
     assert ran.returncode == 1, ran.stderr  # for the error
     assert len(ran.stdout.splitlines()) == 3  # the third step does not print its line

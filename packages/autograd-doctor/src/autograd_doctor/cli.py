@@ -349,6 +349,7 @@ def run(
     ] = 60.0,
 ) -> None:
     """Run a script, and examine every custom autograd Function that it calls."""
+    from autograd_doctor._programs.baseline import why_it_fails
     from autograd_doctor._programs.script import end_by, run_program
     from autograd_doctor._programs.watching import Watching, conclude
 
@@ -374,6 +375,8 @@ def run(
     sys.stdout.flush()
     for line in (*([ended.note] if ended.note else []), *found.lines()):
         print(line, file=sys.stderr)
+    if strict and fails:
+        print(f"With --strict the run fails: {why_it_fails(found, baseline)}.", file=sys.stderr)
     if ended.by_signal:
         number = ended.by_signal
         raise typer.Exit(128 + number)

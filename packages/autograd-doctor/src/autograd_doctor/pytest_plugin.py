@@ -186,10 +186,9 @@ class Doctor:
         for line in self._result.lines():
             terminalreporter.write_line(line, **_color(line))
         if self._fails:
-            count = len(self._result.new)
-            what = "1 error is" if count == 1 else f"{count} errors are"
-            where = "the baseline" if self._config.option.doctor_baseline else "a baseline"
-            why = f"{what} not in {where}" if count else "the baseline could not be read"
+            from autograd_doctor._programs.baseline import why_it_fails
+
+            why = why_it_fails(self._result, self._config.option.doctor_baseline)
             terminalreporter.write_line(f"With --doctor=strict the run fails: {why}.")
 
 

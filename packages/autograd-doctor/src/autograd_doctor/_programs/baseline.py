@@ -33,11 +33,22 @@ def read_baseline(path: Path) -> Known:
             )
         return frozenset((str(it["function"]), str(it["rule"])) for it in data["findings"])
     except FileNotFoundError:
-        raise BaselineError(f"There is no baseline {path}.") from None
+        raise BaselineError(
+            f"There is no baseline {path}. Create it with --doctor-update-baseline in pytest, or "
+            "with --update-baseline in autograd-doctor run."
+        ) from None
     except OSError as error:
         raise BaselineError(f"The baseline {path} could not be read: {error.strerror}.") from error
     except (ValueError, TypeError, KeyError) as error:
         raise BaselineError(f"The baseline {path} is not a baseline that can be read.") from error
+
+
+def why_it_fails(found: ProgramDiagnosis, baseline: Path | None) -> str:
+    """Return the reason why a strict run fails, as the end of a sentence."""
+    count = len(found.new)
+    what = "1 error is" if count == 1 else f"{count} errors are"
+    where = "the baseline" if baseline else "a baseline"
+    return f"{what} not in {where}" if count else "the baseline could not be read"
 
 
 def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:

@@ -295,8 +295,16 @@ class _Patient:
             return "you interrupted it" if interrupted else f"the {seconds:g} s were used up"
         return _why_nothing_was_kept(self.seen)
 
+    def _wrong_on_other_inputs(self) -> tuple[RecordedCall, Diagnosis] | None:
+        """Return the first diagnosis with a warning about wrong values on other inputs."""
+        for call, diagnosis in self.diagnoses:
+            warned = [it.rule for it in diagnosis.findings if it.severity == "warning"]
+            if any(RULES[rule].family in OF_VALUES for rule in warned):
+                return call, diagnosis
+        return None
+
     def _report(self) -> str:
-        if not (shown := self.wrong or self.wrong_elsewhere):
+        if not (shown := self.wrong or self.wrong_elsewhere or self._wrong_on_other_inputs()):
             return ""
         call, diagnosis = shown
         rows = [("seen on", "a smaller copy of a call with large tensors")] if call.shrunk else []
