@@ -326,8 +326,8 @@ diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 # - *hard, identity*: `forward` returns the hard sample, and the surrogate is the identity
 #   $h(\ell) = \ell$, so `backward` returns `grad_output`.
 #
-# At inference time, there is no noise and no mixture: the encoder picks the most likely code. The
-# column *in use* below shows the error at inference time.
+# At inference time, the encoder adds no noise and mixes no codes. It picks the most likely code.
+# The column *in use* below shows the error at inference time.
 
 
 # %%

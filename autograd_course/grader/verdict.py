@@ -508,5 +508,5 @@ def failed(text: str) -> Verdict:
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Convert a finding to a verdict, or return ``None`` if there is no finding."""
+    """Convert a finding to a verdict, and keep ``None``."""
     return None if finding is None else Verdict(RuleBroken(finding))

@@ -174,7 +174,7 @@ def _late(book: Gradebook) -> Iterator[str]:
 def _unknown(book: Gradebook) -> Iterator[str]:
     """Yield lines about absent students and about names that belong to no student."""
     if unknown := book.unknown_extensions():
-        yield f"The settings have an extension for nobody in this gradebook: {', '.join(unknown)}."
+        yield f"These names under [extensions] match no student: {', '.join(unknown)}."
     if not book.roster():
         return
     if absent := book.absent():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from autograd_doctor._numerics.projection import projections_agree
 from autograd_doctor._probes import ALWAYS, PROBES, Level
-from autograd_doctor._reference import in_16_bits
+from autograd_doctor._reference import SHORT, in_16_bits
 from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
 from autograd_doctor.evidence import RANDOM, Evidence, Failure
@@ -119,7 +119,7 @@ def without_cpu(evidence: Evidence) -> Iterator[str]:
 
 def without_half(args: Sequence[Any]) -> Iterator[str]:
     """Yield a sentence about the values in float16 or bfloat16, if the example has such inputs."""
-    dtypes = {it.dtype for it in args if isinstance(it, Tensor)} & {torch.float16, torch.bfloat16}
+    dtypes = {it.dtype for it in args if isinstance(it, Tensor)}.intersection(SHORT)
     for name in sorted(str(dtype).removeprefix("torch.") for dtype in dtypes):
         yield f"no values in {name}: the inputs are converted to float64 and float32"
 

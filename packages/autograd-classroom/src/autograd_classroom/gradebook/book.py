@@ -176,11 +176,7 @@ class Gradebook:
 
     def late(self) -> dict[str, int]:
         """Map each student who handed in late to the largest number of late days in a lesson."""
-        days: dict[str, int] = {}
-        for score in self.scores():
-            if score.late:
-                days[score.student] = max(score.late, days.get(score.student, 0))
-        return days
+        return reading.late(self._connection)
 
     def named(self, name: str) -> str:
         """Return the student with this name in the gradebook or on the roster, or the name."""

@@ -176,6 +176,13 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
     return [person for person in roster(connection) if person not in present]
 
 
+def late(connection: sqlite3.Connection) -> dict[str, int]:
+    """Map each student who handed in late to the largest number of late days in a lesson."""
+    lateness = _lateness(connection, settings(connection), "")
+    return {name: max(days for days, _ in lateness[name].values())
+            for name in sorted(lateness) if lateness[name]}  # fmt: skip
+
+
 def named(connection: sqlite3.Connection, name: str) -> str:
     """Return the student with this name in the gradebook or on the roster, or the name itself."""
     if name in students(connection):
@@ -220,7 +227,7 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
     query = "SELECT student, lesson, handed_in FROM submissions WHERE ? IN ('', student)"
     for name, lesson, time in connection.execute(query, (student,)):
         handed_in[name][lesson] = time
-    owners = matched(list(settings.extensions), roster(connection))
+    owners = matched(settings.extensions, roster(connection)) if settings.extensions else {}
     known = people(connection) if owners else {}
     return {
         name: settings.lateness(

@@ -49,9 +49,9 @@ class Settings:
 
     The keys of ``weights`` are rules or families of rules. ``deadlines`` maps each lesson to a time
     in ISO format. Each late day costs the share ``cost`` of the points, except a student's first
-    ``free`` late days. An answer that is more than ``days`` days late gets no points. If ``days``
-    is ``None``, there is no such limit. ``extensions`` maps students to the number of days by which
-    all their deadlines are later.
+    ``free`` late days. An answer that is more than ``days`` days late gets no points. The
+    value ``None`` means no limit. ``extensions`` maps each student to the number of days by which
+    all deadlines of this student are later.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)

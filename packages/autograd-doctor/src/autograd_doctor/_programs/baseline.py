@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from autograd_doctor.errors import AutogradDoctorError
+from autograd_doctor.formatting import plural
 from autograd_doctor.program import ProgramDiagnosis
 
 VERSION = 1
@@ -34,8 +35,8 @@ def read_baseline(path: Path) -> Known:
         return frozenset((str(it["function"]), str(it["rule"])) for it in data["findings"])
     except FileNotFoundError:
         raise BaselineError(
-            f"There is no baseline {path}. Create it with --doctor-update-baseline in pytest, or "
-            "with --update-baseline in autograd-doctor run."
+            f"The baseline {path} does not exist. Create it with --doctor-update-baseline in "
+            "pytest, or with --update-baseline in autograd-doctor run."
         ) from None
     except OSError as error:
         raise BaselineError(f"The baseline {path} could not be read: {error.strerror}.") from error
@@ -46,7 +47,7 @@ def read_baseline(path: Path) -> Known:
 def why_it_fails(found: ProgramDiagnosis, baseline: Path | None) -> str:
     """Return the reason why a strict run fails, as the end of a sentence."""
     count = len(found.new)
-    what = "1 error is" if count == 1 else f"{count} errors are"
+    what = f"{plural(count, 'error')} {'is' if count == 1 else 'are'}"
     where = "the baseline" if baseline else "a baseline"
     return f"{what} not in {where}" if count else "the baseline could not be read"
 
