@@ -11,7 +11,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 from autograd_doctor.errors import AutogradDoctorError
-from autograd_doctor.formatting import plural
 from autograd_doctor.program import ProgramDiagnosis
 
 VERSION = 1
@@ -47,7 +46,7 @@ def read_baseline(path: Path) -> Known:
 def why_it_fails(found: ProgramDiagnosis, baseline: Path | None) -> str:
     """Return the reason why a strict run fails, as the end of a sentence."""
     count = len(found.new)
-    what = f"{plural(count, 'error')} {'is' if count == 1 else 'are'}"
+    what = "1 error is" if count == 1 else f"{count} errors are"
     where = "the baseline" if baseline else "a baseline"
     return f"{what} not in {where}" if count else "the baseline could not be read"
 
