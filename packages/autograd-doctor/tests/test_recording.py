@@ -20,6 +20,7 @@ from right import Square
 from sampling import first_rows
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.library import custom_op
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -335,6 +336,42 @@ def without_grad() -> None:
     Half.apply(torch.ones(3))
 
 
+@custom_op("recorded::scaled_square", mutates_args=())
+def scaled_square(x: Tensor, scale: float = 1.0, *, offset: float = 0.0) -> Tensor:
+    return scale * x * x + offset
+
+
+def scaled_square_setup(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) -> None:
+    x, ctx.scale = inputs
+    ctx.save_for_backward(x)
+    ctx.offset = keyword_only_inputs["offset"]
+
+
+def scaled_square_backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+    """Return the gradient, which is wrong if the offset is not zero."""
+    (x,) = ctx.saved_tensors
+    return (2 - bool(ctx.offset)) * ctx.scale * x * grad_output, None
+
+
+scaled_square.register_autograd(scaled_square_backward, setup_context=scaled_square_setup)
+
+
+@custom_op("recorded::joined", mutates_args=())
+def joined(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts)
+
+
+joined.register_autograd(
+    lambda ctx, grad_output: list(grad_output.split(ctx.sizes)),
+    setup_context=lambda ctx, inputs, output: setattr(ctx, "sizes", [len(it) for it in inputs[0]]),
+)
+
+
+@custom_op("recorded::without_a_derivative", mutates_args=())
+def without_a_derivative(x: Tensor) -> Tensor:
+    return x.clone()
+
+
 module = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
 PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
     "right": (lambda: run(Square, leaf()), "✓"),
@@ -395,6 +432,15 @@ PROGRAMS: dict[str, tuple[Callable[[], object], str]] = {
         "✗ constant-factor (a natural gradient?)",
     ),
     "local": (lambda: [run(local(k), leaf()) for k in (1.0, 2.0)], "✓"),
+    "an operator": (lambda: scaled_square(leaf(), 3.0).sum().backward(), "✓"),
+    "an operator, wrong for its keyword-only argument": (
+        lambda: scaled_square(leaf(), offset=1.0).sum().backward(),
+        "✗ constant-factor",
+    ),
+    "an operator on lists": (
+        lambda: joined([leaf(), leaf()]).sum().backward(),
+        "not examined: the operator takes or returns lists of tensors",
+    ),
     "by exec": (lambda: run(executed(), leaf()), "✗ constant-factor"),
 }
 
@@ -409,6 +455,29 @@ def test_each_kind_of_call_gets_its_verdict(program: str) -> None:
     assert len(result.rows) == 1, result
     assert result.rows[0].verdict.startswith(verdict), result
     assert result.ok is {"✓": True, "⚠": True, "✗": False, "n": None}[verdict[0]]
+
+
+@pytest.mark.parametrize("seed", [12, 14, 23])
+def test_a_solution_that_float64_or_a_small_change_replaces_by_another_is_no_error(
+    seed: int,
+) -> None:
+    torch.manual_seed(seed)  # the sign of an eigenvector is not the same
+
+    with recording() as calls:
+        PROGRAMS["right for the program's own cotangents"][0]()
+
+    assert calls.diagnose().rows[0].verdict.startswith("⚠ gradient-mismatch")
+
+
+def test_an_operator_is_listed_by_its_name_where_its_backward_is_defined() -> None:
+    with recording() as calls:
+        scaled_square(leaf()).sum().backward()
+        without_a_derivative(leaf())
+
+    (row,) = calls.diagnose().rows
+    line = scaled_square_backward.__code__.co_firstlineno
+    assert (row.function, row.calls) == ("recorded::scaled_square", 1)
+    assert row.where.endswith(f"test_recording.py:{line}")
 
 
 def test_a_report_says_what_is_wrong_for_other_inputs() -> None:

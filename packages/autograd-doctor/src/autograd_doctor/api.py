@@ -438,25 +438,31 @@ def run_edits(
 
 
 def is_right_for(
-    fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
+    fn: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
     """Whether the gradients for these cotangents are correct. Ignore other cotangents.
 
     Args:
-        fn: A Function.
+        fn: A Function or a custom operator.
         inputs: The arguments of one call.
         grad_outputs: One cotangent for each tensor that the call returns.
 
     Returns:
-        Whether the gradients agree with finite differences of ``forward``.
+        Whether the gradients agree with finite differences of ``forward``, in float64 or in the
+        inputs' own dtypes. The results differ if float64 selects another of several solutions, such
+        as an eigenvector with the opposite sign. The cotangents then belong to the solution that
+        the call returned.
     """
     with _report_own_faults(), paused():
         prepare()
         subject = _capture_state(subject_of(fn, len(inputs)), inputs)
         with preserve_global_state(0), subject.around.borrow():
-            subject = choose_precision(subject, inputs, 0)
-            session = Session(subject, all_in_double(inputs), wanted(inputs), 0)
-            return agrees_for(session, grad_outputs)
+            as_called = replace(subject, in_float64=False), list(inputs)
+            in_double = choose_precision(subject, inputs, 0), all_in_double(inputs)
+            return any(
+                agrees_for(Session(each, values, wanted(inputs), 0), grad_outputs)
+                for each, values in (in_double, as_called)
+            )
 
 
 def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:

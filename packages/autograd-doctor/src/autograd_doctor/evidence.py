@@ -197,6 +197,16 @@ class DirectionalDerivatives:
     error: Tensor
     smooth: Tensor
 
+    def where_smooth(self) -> DirectionalDerivatives:
+        """Return the part for the smooth directions, or everything if no direction is smooth."""
+        kept = self.smooth
+        if not bool(kept.any()):
+            return self
+        *vectors, matrix, error = (
+            part[:, kept.to(part.device)] for part in (*self.vectors, self.matrix, self.error)
+        )
+        return DirectionalDerivatives(tuple(vectors), matrix, error, kept[kept])
+
 
 @dataclass(frozen=True)
 class JacobianColumns:

@@ -26,12 +26,13 @@ class FunctionVerdict:
     """One row of the table: a Function, its calls, and the findings of ``diagnose``.
 
     ``module`` and ``name`` identify the class, and ``where`` is the file and line of its
-    definition. ``calls`` counts all calls. ``differentiated`` is true if autograd recorded at least
-    one call. ``examined`` counts the diagnosed calls, and ``left_out`` counts the remaining
-    recorded calls. ``findings`` come from all diagnosed calls, with errors first. ``report``
-    describes the call that shows the first finding. ``declared`` lists the declared deviations, and
-    ``why_not`` explains why no call was examined. ``known`` holds the rules that the baseline lists
-    for this Function.
+    definition. For a custom operator, ``module`` is empty, ``name`` has the form ``mylib::square``,
+    and ``where`` is the place of its ``backward``. ``calls`` counts all calls. ``differentiated``
+    is true if autograd recorded at least one call. ``examined`` counts the diagnosed calls, and
+    ``left_out`` counts the remaining recorded calls. ``findings`` come from all diagnosed calls,
+    with errors first. ``report`` describes the call that shows the first finding. ``declared``
+    lists the declared deviations, and ``why_not`` explains why no call was examined. ``known``
+    holds the rules that the baseline lists for this Function.
     """
 
     module: str
@@ -49,8 +50,8 @@ class FunctionVerdict:
 
     @property
     def function(self) -> str:
-        """The full name, as in ``package.module.Name``."""
-        return f"{self.module}.{self.name}"
+        """The full name, as in ``package.module.Name``, or in ``mylib::square`` for an operator."""
+        return f"{self.module}.{self.name}" if self.module else self.name
 
     @property
     def ok(self) -> bool | None:

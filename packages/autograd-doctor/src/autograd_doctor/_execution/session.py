@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -126,6 +126,7 @@ def subject_of(fn: Any, count: int) -> Subject:
 
 def _schema_of(fn: Any) -> Any:
     """Return the schema of a custom operator, which names it and its arguments, or ``None``."""
+    fn = fn.func if isinstance(fn, partial) else fn  # keyword-only arguments are bound
     operator = getattr(fn, "_opoverload", None) or getattr(fn, "default", fn)
     schema = getattr(operator, "_schema", None)
     return schema if isinstance(schema, torch.FunctionSchema) else None

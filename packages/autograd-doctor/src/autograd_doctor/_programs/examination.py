@@ -374,7 +374,7 @@ def _arguments(call: RecordedCall) -> list[Any]:
     if not live:
         return args
     hidden = [(str(i), value) for i, value in enumerate(args) if not isinstance(value, Tensor)]
-    around = CapturedState((call.function.__name__, call.function), *hidden)
+    around = CapturedState(("", call.function), *hidden)
     known = {id(held.tensor) for held in around.held}
     for position, parameter in live.items():
         if id(parameter) in known and parameter.requires_grad:

@@ -48,6 +48,7 @@ LONGEST = 200  # elements of a list that are inspected
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 UNDER_TRANSFORM = "every call was inside a transform of torch.func"
+LISTS = "the operator takes or returns lists of tensors"
 TRACED = "every call was traced, so its tensors held no numbers"
 
 
@@ -55,7 +56,7 @@ TRACED = "every call was traced, so its tensors held no numbers"
 class RecordedCall:
     """A recorded call: copies of its tensors, and references to all other arguments."""
 
-    function: type[Function]
+    function: Callable[..., Any]  # the class of a Function, or a custom operator
     args: tuple[Any, ...]
     size: int  # number of elements in all its tensors
     shrunk: bool = False
@@ -84,12 +85,14 @@ def _fitness(size: int) -> tuple[bool, int]:
 class RecordedFunction:
     """A Function with its recorded calls.
 
-    Classes defined on the same line count as one Function.
+    Classes defined on the same line count as one Function. A custom operator also counts as a
+    Function, because PyTorch runs its registered ``backward`` as one.
     """
 
-    module: str
+    module: str  # "" for an operator
     name: str  # with its module
     where: str
+    operator: Operator | None = None
     calls: int = 0
     differentiated: bool = False  # for at least one of the calls
     compiled: int = 0  # number of times that torch.compile traced it
@@ -172,6 +175,12 @@ class Recorder:
             return None
         if not torch.is_grad_enabled():
             return None
+        called: Callable[..., Any] = function
+        if seen.operator is not None:
+            if seen.operator.takes_lists:
+                seen.why_not[LISTS] += 1
+                return None
+            called, args = _operator_call(seen.operator, args)
         if torch._C._are_functorch_transforms_active():
             seen.why_not[UNDER_TRANSFORM] += 1
             return None
@@ -194,7 +203,7 @@ class Recorder:
         seen.look_less()
         try:
             with torch._C.DisableTorchFunction():
-                return self._look(seen, function, args)
+                return self._look(seen, called, args)
         finally:
             self._spent += time.perf_counter() - began
 
@@ -212,24 +221,33 @@ class Recorder:
 
     def _first_seen(self, function: type[Function]) -> RecordedFunction | None:
         seen = None
-        if not f"{function.__module__}.".startswith("torch."):
-            key = (function.__module__, function.__qualname__, *_definition(function))
-            with self._changing:
-                seen = self._functions.get(key)
-                if seen is None:
-                    name = f"{function.__module__}.{function.__qualname__}"
-                    place = _place(function)
-                    seen = RecordedFunction(function.__module__, name, place)
-                    self._functions[key] = seen
+        if operator := _operator_of(function):
+            name, where = operator.name, operator.where
+            new = partial(RecordedFunction, "", name, where, operator)
+            seen = self._recorded((name, where), new)
+        elif not f"{function.__module__}.".startswith("torch."):
+            module, name = function.__module__, function.__qualname__
+            seen = self._recorded(
+                (module, name, *_definition(function)),
+                lambda: RecordedFunction(module, f"{module}.{name}", _place(function)),
+            )
         self._of_class[function] = seen
         return seen
+
+    def _recorded(
+        self, key: tuple[Any, ...], make: Callable[[], RecordedFunction]
+    ) -> RecordedFunction:
+        with self._changing:
+            if key not in self._functions:
+                self._functions[key] = make()
+            return self._functions[key]
 
     def _out_of_time(self) -> bool:
         watched = self._watched + time.perf_counter() - self._since
         return self._spent > SHARE * watched
 
     def _look(
-        self, seen: RecordedFunction, function: type[Function], args: tuple[Any, ...]
+        self, seen: RecordedFunction, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> Callable[[Any], None] | None:
         if why := _unfit(args):
             seen.why_not[why] += 1
@@ -251,7 +269,11 @@ class Recorder:
         return partial(self._keep, seen, structure, call) if call else None
 
     def _copied(
-        self, seen: RecordedFunction, function: type[Function], args: tuple[Any, ...], size: int
+        self,
+        seen: RecordedFunction,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        size: int,
     ) -> RecordedCall | None:
         lengths = _smaller_lengths(args) if size > WHOLE else {}
         if self._bytes > MOST_BYTES:
@@ -466,6 +488,60 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
     for length in shape:
         product *= lengths.get(length, length)
     return product
+
+
+# --------------------------------------------------------------------------------------------------
+# Custom operators. PyTorch wraps the registered ``backward`` of an operator in a Function.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A custom operator with a registered ``backward``."""
+
+    name: str  # as in "mylib::square"
+    where: str  # the definition of ``backward``
+    takes_lists: bool
+    overload: torch._ops.OpOverload
+
+
+def _operator_of(function: type[Function]) -> Operator | None:
+    """Return the operator whose ``backward`` PyTorch runs in this Function, if there is one.
+
+    The Function is private to PyTorch. If its structure is not the expected one, return ``None``.
+    """
+    if function.__module__ != "torch._library.autograd":
+        return None
+    held = _enclosed(function.forward)
+    lists = "orig_forward" in held  # PyTorch has wrapped the methods
+    if lists:
+        held = _enclosed(held["orig_forward"])
+    overload, backward = held.get("op"), getattr(held.get("info"), "_backward_fn", None)
+    if not isinstance(overload, torch._ops.OpOverload) or backward is None:
+        return None
+    code = getattr(_innermost(backward), "__code__", None)
+    where = f"{_short(code.co_filename)}:{code.co_firstlineno}" if code else ""
+    return Operator(overload.name(), where, lists, overload)
+
+
+def _enclosed(function: Any) -> dict[str, Any]:
+    """Return the variables that a nested function uses from the functions around it."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    cells = getattr(function, "__closure__", None) or ()
+    return {name: cell.cell_contents for name, cell in zip(names, cells, strict=True)}
+
+
+def _operator_call(
+    operator: Operator, args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the operator with its keyword-only arguments, and its other arguments.
+
+    PyTorch passes its own data to the Function after the operator's arguments.
+    """
+    *given, metadata = args
+    keywords = getattr(metadata, "keyword_only_args", {})
+    overload = operator.overload
+    return (partial(overload, **keywords) if keywords else overload), tuple(given)
 
 
 # --------------------------------------------------------------------------------------------------
