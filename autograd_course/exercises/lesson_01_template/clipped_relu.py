@@ -26,7 +26,7 @@ def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
 
 
 def passing(mask: Callable[[Tensor, float], Tensor]) -> Callable[..., Any]:
-    """Return a suspect whose gradient passes where another mask is true."""
+    """Return a suspect that lets the gradient through where ``mask`` is true."""
     return returning(clipped_relu, lambda x, ceiling, g: g * mask(x, ceiling))
 
 

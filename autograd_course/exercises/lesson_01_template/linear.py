@@ -5,8 +5,8 @@
 2. For a batch: grad_x = g W, grad_W = gᵀ x. forward added the bias to every row, so its gradient
    collects g from every row. More leading dimensions are just more rows: flatten them.
 3. Let rows = grad_output.reshape(-1, weight.shape[0]) and flat_x = x.reshape(-1, weight.shape[1]).
-   Return grad_output @ weight, rows.t() @ flat_x, and rows.sum(0). If there was no bias, which
-   forward can store as ctx.has_bias, return None in its place.
+   Return grad_output @ weight, rows.t() @ flat_x, and rows.sum(0). forward can store in
+   ctx.has_bias whether there is a bias. If there is none, return None in its place.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
-# The shape of x, the wrong shape of the gradient for two biases, and the hint
+# The shape of x, the wrong shape of the gradient of a bias with two elements, and the hint
 WRONG_SUMS = (
     (
         (4, 3),
@@ -62,7 +62,7 @@ def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Fi
 
 
 def multiplies_by_weight(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a product with the weight itself, not its transpose, that works for square weights."""
+    """Find a forward that does not transpose the weight, so it works only for square weights."""
     x, weight = square_call(inputs)
     if not torch.allclose(function.apply(x, weight, None), x @ weight):
         return None
@@ -76,7 +76,7 @@ def multiplies_by_weight(function: type[Function], inputs: tuple[Any, ...]) -> F
 
 
 def transposes_for_x(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of x that multiplies by the transposed weight."""
+    """Find a gradient of x that is computed with the transposed weight."""
     x, weight = square_call(inputs)
     gradient = returned_by(function, (x, weight, None))[0]
     if not torch.allclose(gradient, torch.ones_like(x) @ weight.t()):
@@ -97,7 +97,7 @@ def square_call(inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 
 def of_weight(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return a suspect that computes the gradient of the weight from rows in another way."""
+    """Return a suspect whose gradient of the weight is ``formula`` of the rows of g and of x."""
 
     def backward(
         x: Tensor, weight: Tensor, *bias_and_g: Any

@@ -3,7 +3,7 @@
 1. grad_output is the derivative of the loss with respect to y, the output of the Function. Forget
    for a moment how y depends on x.
 2. Write each loss as a function of y. If y appears twice, both uses count. In d, treat x as a
-   number while you differentiate with respect to y.
+   constant while you differentiate with respect to y.
 3. a: the derivative of 5y. b: of y², at y = 9. c: of y + 4y. d: of 2xy with respect to y, at x = 3.
    e: of (y₀ + y₁ + y₂ + y₃) / 4 with respect to y₀.
 """

@@ -3,7 +3,7 @@
 1. Sketch |x|. This backward is right for one sign of x. What is the slope for the other sign?
 2. This mask belongs to a ReLU: it stops the gradient for negative x. The absolute value does not
    stop the gradient there but changes its sign.
-3. The local derivative is the sign of x, which torch.sign computes: multiply it by grad_output.
+3. The local derivative is the sign of x, which torch.sign computes. Multiply it by grad_output.
 """
 
 from torch import Tensor

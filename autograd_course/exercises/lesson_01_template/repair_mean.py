@@ -2,8 +2,8 @@
 
 1. Move one of four numbers by 1. By how much does their mean move? What does this backward say
    instead?
-2. This backward is the gradient of the sum. Which factor turns a sum into a mean? A constant factor
-   remains when you differentiate.
+2. This backward is the gradient of the sum. Which factor turns a sum into a mean? Differentiation
+   keeps constant factors.
 3. Divide by the length of the last dimension, ctx.shape[-1].
 """
 

@@ -14,7 +14,7 @@ from autograd_course.grader.sampling import around, positive, with_zeros
 
 
 def power(x: Tensor, exponent: float) -> Tensor:
-    """Return ``x`` to the power of a Python number."""
+    """Raise ``x`` to the power ``exponent``, which is a Python number."""
     return x**exponent
 
 

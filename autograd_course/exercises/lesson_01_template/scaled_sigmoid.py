@@ -23,7 +23,7 @@ def scaled_sigmoid(x: Tensor, gain: float, slope: float) -> Tensor:
 
 
 def sigmoid_of_the_output(x: Tensor, gain: float, slope: float, g: Tensor) -> Tensor:
-    """Return a gradient that takes the sigmoid of y."""
+    """Return the gradient of a backward that takes the sigmoid of y."""
     s = torch.sigmoid(scaled_sigmoid(x, gain, slope))
     return gain * slope * s * (1 - s) * g
 

@@ -36,20 +36,20 @@ def off_axis(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def exchanged(x: Tensor, y: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of a backward that takes each upstream gradient for the other one."""
+    """Return the gradients of a backward that swaps the two upstream gradients."""
     r, of_r, of_theta = torch.hypot(x, y), second, first
     grad_x = x / r * of_r - y / r**2 * of_theta
     return grad_x, y / r * of_r + x / r**2 * of_theta
 
 
 def multiplied(x: Tensor, y: Tensor, of_r: Tensor, of_theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the two paths are multiplied."""
+    """Return the gradients of a backward that multiplies the contributions of the two paths."""
     r = torch.hypot(x, y)
     return -x / r * of_r * y / r**2 * of_theta, y / r * of_r * x / r**2 * of_theta
 
 
 def divides_by_x(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of the angle that is that of the arctangent of y / x."""
+    """Find a backward that uses the derivatives of atan(y / x), which divide by x."""
     x, y = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
     if all(bool(grad.isfinite()) for grad in returned_by(function, (x, y))):
         return None

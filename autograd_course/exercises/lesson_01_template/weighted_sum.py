@@ -1,8 +1,8 @@
 """Weighted sum
 
-1. Three tensors go in, so three gradients come out. Take them one at a time: hold the other two
-   inputs fixed, as if they were numbers.
-2. Multiply the formula out: w·x + y - w·y. How does it change when only w does? The variable w
+1. Three tensors go in, so three gradients come out. Compute them one at a time, and treat the other
+   two inputs as constants.
+2. Multiply the formula out: w·x + y - w·y. How does it change when only w changes? The variable w
    appears in two of the terms.
 3. ∂z/∂x = w, ∂z/∂y = 1 - w, ∂z/∂w = x - y. Save all three inputs, multiply each derivative by
    grad_output, and return them in the order of forward's arguments.

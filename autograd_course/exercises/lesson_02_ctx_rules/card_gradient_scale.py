@@ -3,7 +3,7 @@
 1. exp saves its output for backward, and sin does not. The message says that this output was
    modified. Was it?
 2. The version counter of a tensor increases when an operation changes the tensor in place, or when
-   a Function declares an in-place change. Which line declares something?
+   a Function declares an in-place change. Which line declares such a change?
 3. mark_dirty(x) declares that forward has overwritten x, but forward did not. Which experiment
    looks at the version counter?
 """

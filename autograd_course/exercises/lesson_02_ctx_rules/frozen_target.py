@@ -62,7 +62,7 @@ def averages_the_gradient(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def asks_all_flags(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the gradient is missing only because other inputs need none."""
+    """Return a finding if the prediction gets a gradient only when another input requires one."""
     prediction, target, weight = (tensor.detach().clone() for tensor in inputs)
     if returned_by(function, inputs)[0] is None:
         return None

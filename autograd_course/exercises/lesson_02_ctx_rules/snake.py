@@ -2,7 +2,7 @@
 
 1. forward needs no ctx. What does backward read, and which of these values are tensors?
 2. Save x with save_for_backward, and store a as an attribute, both in setup_context. By the chain
-   rule, the derivative 1 + sin(2 a x) is multiplied by grad_output.
+   rule, multiply the derivative 1 + sin(2 a x) by grad_output.
 3. In setup_context: x, ctx.a = inputs, then ctx.save_for_backward(x). In backward: (x,) =
    ctx.saved_tensors, then return grad_output * (1 + torch.sin(2 * ctx.a * x)), and None for a.
 """
@@ -27,7 +27,7 @@ def snake(x: Tensor, a: float) -> Tensor:
 
 
 def saves_x_itself(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that the saved tensors contain x, and not a product or a sine."""
+    """Check that every saved tensor contains x itself, not a product or a sine."""
     x = inputs[0].flatten()
     _, outputs = applied(function, inputs)
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
@@ -44,7 +44,7 @@ def saves_x_itself(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 
 
 def saves_the_number(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if a saved tensor of one number has another dtype than x."""
+    """Return a finding if a saved 0-dim tensor has a different dtype than x."""
     x = inputs[0].detach().reshape(-1)[:1].repeat(2).to(torch.bfloat16)
     _, outputs = applied(function, (x, *inputs[1:]))
     for saved in getattr(node(outputs), "saved_tensors", ()):

@@ -5,8 +5,8 @@
 2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names. This is
    the opposite of gathering. backward also receives a gradient for the indices and ignores it.
 3. Save the indices. In backward, return torch.zeros_like(grad_values).scatter(-1, indices,
-   grad_values), and None for descending. Integers need no mark, but with
-   ctx.mark_non_differentiable(indices) in setup_context, your readers see what you mean.
+   grad_values), and None for descending. Integer outputs need no mark, but
+   ctx.mark_non_differentiable(indices) in setup_context shows your readers what you mean.
 """
 
 from typing import Any
@@ -69,12 +69,12 @@ indexes_dim_0 = raises_except_for(
 
 
 def flips_only_the_values(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the right values, with indices that belong to the ascending order."""
+    """Return the right values with the indices of the ascending order."""
     return sort_with_indices(x, descending)[0], sort_with_indices(x)[1]
 
 
 def negated(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the right indices, and the values of -x if the order is descending."""
+    """Return the right indices, but negate the values if the order is descending."""
     values, indices = sort_with_indices(x, descending)
     return -values if descending else values, indices
 

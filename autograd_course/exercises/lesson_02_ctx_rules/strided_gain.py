@@ -3,7 +3,7 @@
 1. forward has four arguments. Which of them are tensors that backward reads, and which are numbers
    and flags? When `x` is not multiplied by `gain`, does backward need the values of `x`?
 2. backward needs the stride, the flag and the shape of x as attributes. It needs x and gain as
-   saved tensors, but only in training. The gradient of x is zero for each element that was left
+   saved tensors, but only in training. The gradient of x is zero for each element that forward left
    out. So start with zeros that have the shape of x and the dtype of grad_output.
 3. Let grad_x = grad_output.new_zeros(ctx.shape), then assign grad_output to grad_x[...,
    ::ctx.stride]. In training, multiply grad_output by gain first. The gradient of gain is
@@ -46,7 +46,7 @@ def in_evaluation(check: Check) -> Check:
 
 
 def spread(x: Tensor, values: Tensor, stride: int) -> Tensor:
-    """Return zeros in the shape of ``x``, with ``values`` at every ``stride``-th element."""
+    """Return zeros shaped like ``x``, with ``values`` at every ``stride``-th element."""
     out = values.new_zeros(x.shape)
     out[..., ::stride] = values
     return out
@@ -55,14 +55,14 @@ def spread(x: Tensor, values: Tensor, stride: int) -> Tensor:
 def scaled_in_evaluation(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in which x is multiplied by gain even if training is False."""
+    """Return gradients in which gain multiplies the gradient of x even if training is False."""
     return spread(x, g * gain, stride), g * x[..., ::stride] if training else None
 
 
 def gain_by_the_first(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in which gain gets the first elements of x, not every stride-th one."""
+    """Compute the gradient of gain from the first elements of x, not from every stride-th one."""
     first = g * x[..., : g.shape[-1]]
     return spread(x, g * gain if training else g, stride), first if training else None
 
@@ -70,7 +70,7 @@ def gain_by_the_first(
 def repeated(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in which the elements that forward left out repeat their neighbor's."""
+    """Give each element of x that forward left out the gradient of its neighbor."""
     each = (g * gain if training else g).repeat_interleave(stride, -1)[..., : x.shape[-1]]
     return each, g * x[..., ::stride] if training else None
 
@@ -78,7 +78,7 @@ def repeated(
 def at_the_first(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients that go to the first elements of x."""
+    """Assign grad_output to the first elements of x, not to every stride-th one."""
     out = torch.zeros_like(x)
     out[..., : g.shape[-1]] = g * gain if training else g
     return out, g * x[..., ::stride] if training else None
@@ -87,7 +87,7 @@ def at_the_first(
 def without_evaluation(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in which x gets none if training is False."""
+    """Return zeros as the gradient of x if training is False."""
     if not training:
         return torch.zeros_like(x), None
     return spread(x, g * gain, stride), g * x[..., ::stride]
@@ -102,7 +102,7 @@ takes_the_other_length = raises_except_for(
 
 
 def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the flag of one tensor decides about the gradient of the other one."""
+    """Return a finding if the flag of x controls the gradient of gain."""
     x, gain, stride, _ = inputs
     given = x.detach().clone(), gain.detach().clone().requires_grad_()
     output = function.apply(*given, stride, True)
@@ -119,7 +119,7 @@ def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Fi
 
 
 def multiplies_the_length(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the length of x is taken for the length of the output times stride."""
+    """Return a finding if backward assumes that x is as long as the output times stride."""
     x, _, stride, _ = inputs
     length, kept = returned_by(function, inputs)[0].shape[-1], len(range(0, x.shape[-1], stride))
     if length == x.shape[-1] or length != kept * stride:

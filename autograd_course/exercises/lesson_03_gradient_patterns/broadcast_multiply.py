@@ -32,13 +32,13 @@ def broadcast_multiply(x: Tensor, y: Tensor) -> Tensor:
 def shapes_of(
     function: type[Function], x: tuple[int, ...], y: tuple[int, ...]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the gradients that ``backward`` returns for these two shapes."""
+    """Return the shapes of the gradients for inputs of these two shapes."""
     ones = torch.ones(x, dtype=torch.float64), torch.ones(y, dtype=torch.float64)
     return tuple(tuple(gradient.shape) for gradient in returned_by(function, ones))
 
 
 def sums_over_everything(rule: str) -> Check:
-    """Return a check that a call without broadcasting sums over no dim."""
+    """Return a check that backward sums over no dim if the inputs have the same shape."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         try:
@@ -77,7 +77,7 @@ def loses_dims_of_size_1(rule: str) -> Check:
 
 
 def sums_over_the_last(rule: str) -> Check:
-    """Return a check that dims that an input lacks are taken as leading dims."""
+    """Return a check that backward treats the dims that an input lacks as leading dims."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         if shapes_of(function, (3, 5), (5,))[1] != (3,):
@@ -113,7 +113,7 @@ def sums_one_dim_only(rule: str) -> Check:
 
 
 def aligns_the_first_dims(rule: str) -> Check:
-    """Return a check that the dims of the gradient and of the input are compared from the last."""
+    """Return a check that backward compares the dims of gradient and input from the last one."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         try:
@@ -140,7 +140,7 @@ def aligns_the_first_dims(rule: str) -> Check:
 
 
 def keeps_the_copied_dims(rule: str) -> Check:
-    """Return a check that a gradient is summed over dims of size 1, too."""
+    """Return a check that backward also sums over dims of size 1."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         x, y = inputs
@@ -203,7 +203,7 @@ def sums_before_it_multiplies(rule: str) -> Check:
 
 
 def does_not_add_up(rule: str, sentence: str, wrong: Callable[[Tensor], Tensor]) -> Check:
-    """Return a check that the gradient of a vector is not ``wrong`` of the matrix."""
+    """Return a check that the gradient of a vector is not ``wrong(x)``, where x is the matrix."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         x, gradient = of_a_vector(function)

@@ -1,7 +1,7 @@
 """Rows of a table
 
 1. The gradient of the table is zero except in the rows that were read. What if a row was read three
-   times, so that three rows of the output are copies of it? And if the index has two dims: which
+   times, so that three rows of the output are copies of it? If the index has two dims, which
    reshape turns it and grad_output into a list of rows?
 2. A copy in the forward pass is a sum in the backward pass. Add every row of grad_output to the row
    of the table that it came from. An assignment keeps only one of the copies. PyTorch has an
@@ -39,7 +39,7 @@ def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
 
 
 def first_column(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
-    """Return a gradient that is added up only in the first column."""
+    """Return a gradient that adds up the rows only in the first column."""
     rows = g.reshape(-1, table.shape[1])
     return torch.zeros_like(table).scatter_add(0, index.reshape(-1, 1), rows)
 
@@ -58,7 +58,7 @@ def of_regrouped_rows(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
 
 
 def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error unless the index has one dim."""
+    """Return a finding if backward works only for an index with one dim."""
     dims = f"{inputs[1].ndim} dims" if inputs[1].ndim else "no dims"
     check = raises_except_for(
         lambda table, index: (table, index.reshape(-1)) if index.ndim != 1 else None,

@@ -29,14 +29,14 @@ def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
 
 
 def without_beta(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients whose sigmoid is σ(x) instead of σ(βx)."""
+    """Return gradients that are computed with σ(x) instead of σ(βx)."""
     s = torch.sigmoid(x)
     slope = s * (1 - s)
     return (s + beta * x * slope) * g, (x * x * slope * g).sum().reshape(beta.shape)
 
 
 def summed_apart(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sum for β is a product of two sums."""
+    """Return gradients in which the gradient of β is a product of two sums."""
     s = torch.sigmoid(beta * x)
     slope = s * (1 - s)
     of_beta = (x * x * slope).sum() * g.sum()
@@ -44,13 +44,13 @@ def summed_apart(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def by_the_mean(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sum for β takes the mean of the upstream gradients."""
+    """Return gradients in which the sum for β is multiplied by the mean upstream gradient."""
     of_x, of_beta = summed_apart(x, beta, g)
     return of_x, of_beta / g.numel()
 
 
 def of_beta(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return a suspect whose gradient of β sums another formula in x and in s = σ(βx)."""
+    """Return a suspect whose gradient of β is the sum of g · formula(x, s), where s = σ(βx)."""
 
     def backward(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         s = torch.sigmoid(beta * x)
@@ -61,7 +61,7 @@ def of_beta(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def lacks_inner_derivative(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of x without the inner derivative. Look at the shape for β, too."""
+    """Find a gradient of x that lacks the inner derivative. Also check the shape for β."""
     x, beta = inputs
     given = x.reshape(-1), beta.reshape(1)
     of_x, *rest = returned_by(function, given)

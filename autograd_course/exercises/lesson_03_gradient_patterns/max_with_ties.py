@@ -1,7 +1,7 @@
 """Maximum with ties
 
-1. Which elements of a slice does the maximum depend on? All others get 0. And how many are there
-   if the largest number occurs several times?
+1. Which elements of a slice does the maximum depend on? All others get the gradient 0. How many
+   such elements are there if the largest number occurs several times?
 2. Compare x with the maximum, with its dim kept. This gives a mask of all winners. If c of them
    tie, each gets 1/c of the gradient of the slice. Bring grad_output to the same shape.
 3. Save x and y. In backward, unsqueeze(dim) restores the dim of y and g unless it was kept. winners
@@ -38,14 +38,14 @@ def tied(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def with_a_triple(rng: torch.Generator) -> tuple[Tensor, int]:
-    """Return slices with ties. In the first slice, three elements tie, and not only two."""
+    """Return slices with ties. In the first slice, three elements tie."""
     x = tied(rng, 4, 6)
     x[0, :3], x[0, 3:] = 4 * SPREAD, 0.0
     return x, -1
 
 
 def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return a gradient in which only the maximum of the whole tensor wins."""
+    """Return a gradient that reaches only the maximum of the whole tensor."""
     *keepdim, g = keepdim_and_g
     kept = g if any(keepdim) else g.unsqueeze(dim)
     winners = x == x.max()
@@ -54,26 +54,26 @@ def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
 
 
 def to_all(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return the gradient if each of the equal maxima gets all of it."""
+    """Return a gradient in which each of the equal maxima gets the whole gradient."""
     *keepdim, g = keepdim_and_g
     kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
     return kept * (x == amax(x, dim, True))
 
 
 def by_the_length(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return a gradient in which each winner gets 1/n for a slice of n elements."""
+    """Return a gradient in which each winner in a slice of n elements gets 1/n of the gradient."""
     return to_all(x, dim, *keepdim_and_g) / x.shape[dim]
 
 
 def as_softmax(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return a gradient that spreads over all elements by their softmax."""
+    """Return a gradient that is distributed over all elements in proportion to their softmax."""
     *keepdim, g = keepdim_and_g
     kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
     return kept * x.softmax(dim)
 
 
 def returns_a_pair(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if forward returns the values and the indices."""
+    """Return a finding if forward returns both the values and the indices."""
     output = function.forward(*inputs)
     if not isinstance(output, tuple):
         return None
@@ -95,7 +95,7 @@ needs_keepdim = raises_except_for(
 
 
 def has_a_second_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the gradient has a further dim although keepdim is True."""
+    """Return a finding if the gradient has an extra dim when keepdim is True."""
     if len(inputs) < 3 or not inputs[2]:
         return None
     if returned_by(function, inputs)[0].ndim != inputs[0].ndim + 1:

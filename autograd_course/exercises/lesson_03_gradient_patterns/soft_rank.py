@@ -1,7 +1,7 @@
 """Soft rank
 
-1. x_k appears in rank k, as the number being ranked. Where else? Move it up past its neighbor,
-   and see whose rank changes.
+1. x_k appears in rank k, as the number being ranked. Where else does it appear? Move it up past its
+   neighbor, and see whose rank changes.
 2. Let S_ij = σ'((x_i - x_j)/τ)/τ. If x_k grows, rank k grows by the sum of S_kj over all j, and
    every rank i falls by S_ik. (The terms for j = k and i = k cancel.) Multiply each of these by the
    gradient of its rank, g_k or g_i, and add them.
@@ -26,7 +26,7 @@ def soft_rank(x: Tensor, tau: float) -> Tensor:
 
 
 def with_all_gradients(x: Tensor, tau: float, g: Tensor) -> Tensor:
-    """Return a gradient in which every pair falls by the sum of all gradients."""
+    """Return a gradient whose second term uses the sum of all upstream gradients."""
     s = torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau)
     slope = s * (1 - s) / tau
     return g * slope.sum(-1) - g.sum(-1, keepdim=True) * slope.sum(-2)

@@ -2,8 +2,8 @@
 
 1. Write down the derivative with both x and σ(x). Which of the two can you compute from the other,
    at any x, without losing digits?
-2. You get σ(x) from x with one cheap operation. The way back from σ(x) to x fails where σ rounds to
-   1. You cannot compute x from y, because two values of x have the same y.
+2. You get σ(x) from x with one cheap operation. You cannot compute x from σ(x) where σ rounds to 1.
+   You cannot compute x from y either, because two values of x have the same y.
 3. Save x alone. In backward, compute s = torch.sigmoid(x). The derivative is s · (1 + x · (1 - s)).
 """
 

@@ -1,7 +1,7 @@
 """Predict: three ratios
 
 1. Write down two formulas: the gradient that backward returns, and the true one. Divide the first
-   by the second, element by element.
+   by the second elementwise.
 2. The loss is 5 times the sum of y, so backward receives 5 for each element of y.
 3. In a, backward does not divide by the number of elements, 8. In b, it has the wrong sign. In c,
    it does not multiply by grad_output, which is 5.

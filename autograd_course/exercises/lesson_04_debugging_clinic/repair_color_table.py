@@ -1,11 +1,11 @@
 """Repair: a thousand pixels count as a dozen
 
-1. The gradient of the table has the wrong dtype, but this is not what the owner sees. Repair the
-   dtype. Then run diagnose on your class. It will report the other mistake.
-2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
-   if an index appears several times, an assignment keeps only one of the values. += on an index
-   reads, adds and assigns, so it has the same problem. Which operations add up the values of a
-   repeated index?
+1. The gradient of the table has the wrong dtype, but this is not the problem that the owner sees.
+   Repair the dtype. Then run diagnose on your class. It will report the other mistake.
+2. Take the dtype and the device from an existing tensor, with zeros_like. The second mistake is
+   about repeated indices. If an index appears several times, an assignment keeps only one of the
+   values. += on an index reads, adds and assigns, so it has the same problem. Which operations add
+   up the values of a repeated index?
 3. grad_table.index_put_((index,), (1 - fraction) * grad_output, accumulate=True), and the same for
    index + 1. (For a one-dimensional index, index_add_ also works.)
 """
@@ -47,7 +47,7 @@ def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
 
 
 def added(low: str, high: str) -> Any:
-    """Return a suspect whose table gradient adds other weights, or adds them to other entries."""
+    """Return a suspect whose table gradient adds the wrong weights, or uses the wrong entries."""
 
     def backward(
         table: Tensor, index: Tensor, fraction: Tensor, g: Tensor

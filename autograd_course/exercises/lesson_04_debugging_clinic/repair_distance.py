@@ -2,8 +2,8 @@
 
 1. The owner's weights arrive as grad_output, one number for each row. How many of these numbers
    does backward use?
-2. Row i of x influences only y[i], so its gradient is a multiple of grad_output[i]. x has one
-   dimension more than grad_output. Which one?
+2. Row i of x influences only y[i], so its gradient is a multiple of grad_output[i]. x has one more
+   dimension than grad_output. Which one?
 3. Let g = grad_output.unsqueeze(-1). The gradient of x is (x - target) * g, and the gradient of the
    target is its negative.
 """

@@ -1,7 +1,7 @@
 """Repair: two masks
 
 1. Pass a vector of ones to forward and ones to backward. Are the zeros of the gradient in the same
-   places as the zeros of the output? When they are, compare the other numbers as well.
+   places as the zeros of the output? Once they are, compare the other numbers as well.
 2. Either save the mask (one byte for each element), or draw it again from a new generator with the
    same seed. Then write down dy/dx for an element that dropout keeps.
 3. In forward: ctx.p, ctx.seed = p, seed. In backward: make a
@@ -56,7 +56,7 @@ def after_forward(x: Tensor, seed: int) -> torch.Generator:
 
 
 def unseeded(x: Tensor, seed: int) -> torch.Generator:
-    """Return a generator that never gets the seed."""
+    """Return a generator that ignores the seed."""
     return torch.Generator(x.device)
 
 

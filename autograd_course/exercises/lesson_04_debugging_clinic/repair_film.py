@@ -2,8 +2,8 @@
 
 1. Print what backward returns if x is frozen, and compare it with the arguments of forward. How
    does autograd know which value belongs to which argument?
-2. Autograd goes by the position. This list only contains the gradients that are needed, so every
-   gradient after a missing one is at the wrong position.
+2. Autograd matches gradients and arguments by position. This list contains only the gradients that
+   are needed, so every gradient after a missing one is at the wrong position.
 3. Start with grad_x = grad_gamma = grad_beta = None, compute those that needs_input_grad asks for,
    and return all three in the order of the arguments.
 """
@@ -32,7 +32,7 @@ NAMES = ("x", "gamma", "beta")
 
 
 def moves_gradients(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if a gradient is at another position when the other inputs are frozen."""
+    """Return a finding if a gradient moves to another position when the other inputs are frozen."""
     for place, name in enumerate(NAMES):
         given = [tensor.detach().clone() for tensor in inputs]
         output = function.apply(*(it.requires_grad_(it is given[place]) for it in given))

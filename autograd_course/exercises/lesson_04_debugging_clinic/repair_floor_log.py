@@ -1,10 +1,10 @@
 """Repair: the silence that disappears
 
-1. Compare x before and after the call. When x stays the same, run diagnose on your class: there is
-   a second mistake.
-2. x.data is the memory of x. x.clamp(min=floor), without the underscore, returns a new tensor. For
-   the second mistake, plot y against x. What is the slope below the floor? backward must know which
-   elements are below it.
+1. Compare x before and after the call. Once x stays the same, run diagnose on your class, because
+   there is a second mistake.
+2. x.data shares the memory of x. x.clamp(min=floor), without the underscore, returns a new tensor.
+   For the second mistake, plot y against x. What is the slope below the floor? backward must know
+   which elements are below it.
 3. Save x itself, and store ctx.floor = floor. In backward, return torch.where(x >= ctx.floor,
    grad_output / x, 0).
 """
@@ -23,13 +23,13 @@ def floor_log(x: Tensor, floor: float) -> Tensor:
 
 
 def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, float]:
-    """Return the floor and numbers around it, with a 0 at every third position."""
+    """Return numbers around the floor, with a 0 at every third position, and the floor."""
     x, floor = around_floor(rng, floor, n)
     return x.where(torch.arange(n) % 3 != 0, 0.0), floor
 
 
 def around_floor(rng: torch.Generator, floor: float, *shape: int) -> tuple[Tensor, float]:
-    """Return the floor and positive numbers that are alternately below and above it."""
+    """Return positive numbers that are alternately below and above the floor, and the floor."""
     ratio = positive(rng, *shape)  # 0.5 to 2
     below = torch.arange(ratio.numel()).reshape(shape) % 2 == 0
     return floor * torch.where(below, 0.3 * ratio, 1 + ratio), floor

@@ -20,7 +20,7 @@ from autograd_course.grader.sampling import normal
 
 
 def rotate(x: Tensor, angle: float) -> Tensor:
-    """Rotate points of the plane counterclockwise. The last dim contains the coordinates."""
+    """Rotate points in the plane counterclockwise. The last dim contains the coordinates."""
     c, s = math.cos(angle), math.sin(angle)
     a, b = x.unbind(-1)
     return torch.stack([c * a - s * b, s * a + c * b], -1)

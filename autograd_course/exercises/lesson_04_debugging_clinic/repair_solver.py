@@ -29,7 +29,7 @@ def states(x: Tensor, steps: tuple[float, ...]) -> list[Tensor]:
 
 
 def after_each_step(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
-    """Return a gradient that takes each slope at the state after its step."""
+    """Return a gradient that evaluates each slope at the state after its step."""
     for h, state in zip(steps, states(x, steps)[1:], strict=True):
         g = g * (1 - h * state.cos())
     return g
@@ -43,14 +43,14 @@ def in_opposite_order(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
 
 
 def at_the_start(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
-    """Return a gradient that takes each slope at the first state."""
+    """Return a gradient that evaluates each slope at the first state."""
     for h in steps:
         g = g * (1 - h * x.cos())
     return g
 
 
 def at_the_end(x: Tensor, steps: tuple[float, ...], g: Tensor) -> Tensor:
-    """Return a gradient that takes each slope at the state before the last step."""
+    """Return a gradient that evaluates each slope at the state before the last step."""
     for h in steps:
         g = g * (1 - h * states(x, steps)[-2].cos())
     return g

@@ -22,7 +22,7 @@ def tempered(x: Tensor, temperature: Tensor) -> Tensor:
 
 
 def summed_apart(x: Tensor, temperature: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sum for the temperature is a product of two sums."""
+    """Return gradients in which the gradient of the temperature is a product of two sums."""
     slope = g * (1 - tempered(x, temperature) ** 2)
     return slope / temperature, -slope.sum() * x.sum() / temperature**2
 

@@ -19,7 +19,7 @@ ASKED = 0.90
 
 
 def train_binary_net(images: Tensor, labels: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
+    """Declare only the arguments. The trial checks the answer, so no reference is needed."""
 
 
 EXERCISE = RoutineExercise(

@@ -1,11 +1,11 @@
 """Card: a two-bit activation
 
 1. The unit that does not learn has x = 0.1. Which value does forward return there, and which
-   tensors does backward look at?
+   tensors does backward use?
 2. The masks of the surrogate compare the input of forward with 0 and alpha. Which tensor does
    backward compare with them?
-3. Line 3 saves the output, and the rounding has moved it. An x that rounds to 0 looks clipped, and
-   so does an x that rounds to alpha. Which experiment uses such an x?
+3. Line 3 saves the output, which has been rounded. An x that rounds to 0 looks clipped, and so does
+   an x that rounds to alpha. Which experiment uses such an x?
 """
 
 from autograd_course.grader.exercise import LocatingExercise

@@ -4,7 +4,7 @@
    In two of them y no longer depends on x. Does it still depend on s?
 2. Outside the bounds, y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
    product of two factors, and both depend on s. Use the product rule, with 1 as the derivative of
-   the rounding: it gives round(v) minus something. One s serves all elements.
+   the rounding: it gives round(v) minus something. All elements share one s.
 3. With inside = (v >= low) & (v <= high), the gradient of x is g · inside. The
    gradient of s is a sum over all elements: g · (round(v) - v) inside, and g times the bound
    outside. torch.where(inside, v.round() - v, v.clamp(low, high)) gives both cases at once.
@@ -74,9 +74,10 @@ def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tens
 
 
 def with_slope(slope: Callable[..., Tensor], mask: Callable[..., Tensor] | None = None) -> Any:
-    """Return a suspect with another gradient of the step, or another mask.
+    """Return a suspect with a different gradient of the step or a different mask.
 
-    ``slope`` takes ``v = x / step``, the mask and the bounds. ``mask`` takes the arguments.
+    ``slope`` takes ``v = x / step``, the mask and the bounds. ``mask`` takes the arguments of
+    forward.
     """
 
     def backward(x: Tensor, step: Tensor, low: int, high: int, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,12 +89,12 @@ def with_slope(slope: Callable[..., Tensor], mask: Callable[..., Tensor] | None 
 
 
 def right_slope(v: Tensor, inside: Tensor, low: int, high: int) -> Tensor:
-    """Return the right gradient of the step for each element."""
+    """Return the derivative of each element of the output with respect to the step."""
     return torch.where(inside, v.round() - v, v.clamp(low, high))
 
 
 def summed_apart(x: Tensor, step: Tensor, low: int, high: int, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sum for the step is a product of two sums."""
+    """Return gradients in which the gradient of the step is a product of two sums."""
     v = x / step
     inside = (v >= low) & (v <= high)
     return g * inside, g.sum() * right_slope(v, inside, low, high).sum()

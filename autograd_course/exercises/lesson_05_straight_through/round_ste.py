@@ -3,7 +3,7 @@
 1. If the derivative of the rounding is 1, what is the derivative of step · (x / step) with respect
    to x?
 2. The formula divides by the step before the rounding and multiplies by it afterwards, so the two
-   cancel in the derivative. And backward must return one value for each argument of forward.
+   cancel in the derivative. backward must also return one value for each argument of forward.
 3. In forward: step * torch.round(x / step). In setup_context: pass. In backward: return
    grad_output, None.
 """
@@ -22,7 +22,7 @@ def round_to(x: Tensor, step: float) -> Tensor:
 
 
 def unrounded(x: Tensor, step: float) -> Tensor:
-    """Return ``x``, the surrogate: its derivative replaces the derivative of rounding."""
+    """Return ``x``, the surrogate whose derivative replaces the derivative of rounding."""
     return x.clone()
 
 

@@ -21,7 +21,7 @@ from autograd_course.grader.sampling import normal, shaped
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return ``x``, the surrogate: its derivative replaces the derivative of the sign."""
+    """Return ``x``, the surrogate whose derivative replaces the derivative of the sign."""
     return x.clone()
 
 

@@ -57,7 +57,7 @@ def at_the_jumps(rng: torch.Generator) -> tuple[Tensor, Tensor]:
 def windows(
     upper: Callable[[Tensor, Tensor], Tensor], lower: Callable[[Tensor, Tensor], Tensor]
 ) -> Callable[..., Any]:
-    """Return a suspect whose backward uses other windows for the two signs."""
+    """Return a suspect whose backward uses different windows for the two signs."""
 
     def backward(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         high, low = upper(x, t).to(x), lower(x, t).to(x)
@@ -67,19 +67,19 @@ def windows(
 
 
 def as_for_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the threshold gets minus the gradient of x from both clips."""
+    """Return minus the sum of the gradient of x as the gradient of the threshold."""
     grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
     return grad_x, -grad_x.sum()
 
 
 def by_sign_of_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sign of x decides about the gradient of the threshold."""
+    """Return gradients in which the sign of x sets the sign of each term for the threshold."""
     grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
     return grad_x, -(grad_x * x.sign()).sum()
 
 
 def with_grad_x(of_x: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return a suspect in which another factor multiplies the gradient of x."""
+    """Return a suspect whose gradient of x is grad_output times ``of_x(x, t)``."""
 
     def backward(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return g * of_x(x, t), (g * (low(x, t).to(x) - high(x, t).to(x))).sum() / 2

@@ -1,4 +1,4 @@
-"""Check that a routine does not change the tensors of its caller."""
+"""Check that a routine does not change its caller's tensors."""
 
 from torch import Tensor
 

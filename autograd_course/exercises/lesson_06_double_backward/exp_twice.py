@@ -4,7 +4,7 @@
    matter which tensor contains them?
 2. It does. The output is part of the graph. A second tensor with the same values is an intermediate
    and therefore a constant.
-3. forward returns x.exp(). In setup_context, call ctx.save_for_backward(output), so you save the
+3. forward returns x.exp(). In setup_context, call ctx.save_for_backward(output), which saves the
    tensor that forward returned. backward returns y * grad_output.
 """
 

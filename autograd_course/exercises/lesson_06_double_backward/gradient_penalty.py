@@ -34,9 +34,9 @@ def gradient_penalty(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 def penalized(
     norms: Callable[[Tensor], Tensor], penalty: Callable[[Tensor], Tensor], scale: bool = False
 ) -> Callable[..., Tensor]:
-    """Return a suspect that takes other norms of the gradient, or penalizes them in another way.
+    """Return a suspect that computes ``norms`` of the gradient and then their ``penalty``.
 
-    With ``scale``, the gradient is that of the mean of the scores.
+    With ``scale``, it differentiates the mean of the scores instead of their sum.
     """
 
     def suspect(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def each_norm(gradient: Tensor, order: float = 2) -> Tensor:
 
 
 def norms_over(*dims: int) -> Callable[[Tensor], Tensor]:
-    """Return norms over these dims, or over the last ones that exist."""
+    """Return a function that takes norms over those ``dims`` that exist, or else the last dim."""
 
     def norms(gradient: Tensor) -> Tensor:
         existing = [dim for dim in dims if dim < gradient.ndim] or [gradient.ndim - 1]
@@ -72,7 +72,7 @@ def squared(norms: Tensor) -> Tensor:
 
 
 def of_one_score(pick: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a suspect that differentiates one of the scores, and not their sum."""
+    """Return a suspect that differentiates one of the scores instead of their sum."""
 
     def suspect(critic: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         x = x.detach().requires_grad_()
@@ -151,7 +151,7 @@ SUSPECTS: dict[str, Callable[..., Tensor]] = {
 def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
     """Return a small random critic and a batch of samples.
 
-    If there are several samples, the norms at some are less than 1, and at others greater than 1.
+    If there are several samples, some have gradient norms below 1, and others above 1.
     """
     count = torch.Size(shape[1:]).numel()
     weight, last = normal(rng, count, 7), 2 * normal(rng, 7, 1)

@@ -77,7 +77,7 @@ def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -
 
 
 def first_pass(f: Callable[..., Tensor], inputs: Tensors) -> tuple[Tensors, Tensors]:
-    """Return leaves of our own and the gradients of ``f`` with respect to them."""
+    """Return new leaves and the gradients of ``f`` with respect to them."""
     leaves = tuple(x.detach().requires_grad_() for x in inputs)
     return leaves, torch.autograd.grad(f(*leaves), leaves, create_graph=True)
 
@@ -88,7 +88,7 @@ def second_pass(number: Tensor, leaves: Tensors) -> Tensors:
 
 
 def of_two_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the result if gradient and vector are summed before they are multiplied."""
+    """Return the result of summing gradient and vector before multiplying them."""
     leaves, gradients = first_pass(f, inputs)
     pairs = zip(gradients, vectors, strict=True)
     return second_pass(sum((g.sum() * v.sum() for g, v in pairs), torch.zeros(())), leaves)
@@ -119,7 +119,7 @@ def of_row_sums_times_vectors(
 
 
 def of_both_passes(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the product plus the gradient, as two calls of .backward() leave it in .grad."""
+    """Return the product plus the gradient, which two calls of .backward() leave in .grad."""
     products = hvp(f, inputs, vectors)
     return tuple(p + g for p, g in zip(products, first_pass(f, inputs)[1], strict=True))
 

@@ -4,7 +4,8 @@
    Hessian is zero. From which saved tensors can backward compute the softmax?
 2. Backward can compute it from the saved input alone, or from the input and the output together:
    the output is the logarithm of the denominator of the softmax. Only the tensor that forward
-   returns has a graph. A version of it with another shape, saved by forward, has none.
+   returns has a graph. If forward saves this tensor with another shape, the saved tensor has no
+   graph.
 3. forward returns torch.logsumexp(x, -1). In setup_context, save x and the output y. The softmax is
    exp(x - y.unsqueeze(-1)). Multiply it by grad_output.unsqueeze(-1), because grad_output has no
    last dimension.

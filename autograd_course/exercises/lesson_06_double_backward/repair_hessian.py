@@ -37,7 +37,7 @@ def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tens
 
 
 def needs_the_last_class(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error only where no row has the last class."""
+    """Return a finding if backward raises an error only when no row has the last class."""
     logits, target = inputs
     classes = logits.shape[-1]
     with_last, without_last = target.clone(), target.clamp(max=classes - 2)
@@ -55,7 +55,7 @@ def needs_the_last_class(function: type[Function], inputs: tuple[Any, ...]) -> F
 
 
 def minus_the_number(logits: Tensor, target: Tensor, g: Tensor) -> Tensor:
-    """Return a gradient that subtracts the number of the class."""
+    """Return a gradient that subtracts the class index instead of the one-hot row."""
     return (logits.softmax(-1) - target.unsqueeze(-1)) * g.unsqueeze(-1)
 
 

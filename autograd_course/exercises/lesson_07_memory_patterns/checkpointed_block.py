@@ -1,7 +1,7 @@
 """A checkpoint of your own
 
 1. The inputs of a Function are the arguments of .apply. So pass the block, x, and the parameters of
-   the block. And what must forward store before it runs the block, so that a second run draws the
+   the block. What must forward store before it runs the block, so that a second run can draw the
    same dropout mask?
 2. Save x and the parameters, and store the block and torch.get_rng_state() on ctx. In backward,
    detach x and make it require grad. Rerun the block inside torch.random.fork_rng(), set_rng_state
@@ -30,7 +30,7 @@ def plain(block: nn.Module, x: Tensor) -> Tensor:
 
 
 Routine = Callable[[nn.Module, Tensor], Tensor]
-SEED = 2  # of each run
+SEED = 2  # the seed of each run
 OF_TORCH = "CheckpointFunctionBackward"
 
 
@@ -60,14 +60,14 @@ def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Ten
 
 
 def differs(gradient: Tensor | None, expected: Tensor | None) -> bool:
-    """Whether a gradient is missing or differs from the expected gradient."""
+    """Return whether a gradient is missing or differs from the expected gradient."""
     if gradient is None or expected is None:
         return gradient is not expected
     return not torch.allclose(gradient, expected, rtol=1e-7, atol=1e-9)
 
 
 def is_a_function(routine: Routine) -> Verdict | None:
-    """Check that the output comes from a Function of the learner and equals ``block(x)``."""
+    """Check that the output comes from the learner's Function and equals ``block(x)``."""
     block, x = block_with(0.0), batch()
     y = routine(block, x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
@@ -93,7 +93,7 @@ def is_a_function(routine: Routine) -> Verdict | None:
 
 
 def are_inputs(tensors: Iterable[Tensor], y: Tensor) -> bool:
-    """Whether any of these leaves is an input of the last node in the graph."""
+    """Return whether any of these leaves is an input of the last node in the graph."""
     behind = {id(getattr(node, "variable", None)) for node, _ in _next(y)}
     return any(id(tensor) in behind for tensor in tensors)
 
@@ -115,7 +115,7 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
-    """Check that forward saves input and parameters by save_for_backward, not on ctx."""
+    """Check that forward saves input and parameters with save_for_backward, not on ctx."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
     node: Any = routine(block, x).grad_fn
@@ -179,7 +179,7 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
 
 
 def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
-    """Return a function that sets the random state of :func:`run` after some of its draws."""
+    """Return a function that sets the random state that :func:`run` has after some of its draws."""
 
     def set_state(_: nn.Module) -> None:
         torch.manual_seed(SEED)
@@ -199,7 +199,7 @@ def state_of_forward(block: nn.Module) -> Tensor:
 
 
 def replayed(y: Tensor, x: Tensor, prepare: Callable[[nn.Module], Any]) -> list[Tensor | None]:
-    """Return the gradients if ``prepare`` ran before the second run of a block with dropout."""
+    """Call ``prepare``, run a block with dropout again, and return the gradients of this run."""
     block = block_with(0.5)
     with torch.random.fork_rng():
         prepare(block)

@@ -1,7 +1,7 @@
 """A loss for each row, without the logits
 
-1. Each row has its own g, which forward does not know yet. What must forward save, so that backward
-   can compute the gradient of a chunk?
+1. Each row has its own g, which forward does not know yet. What must forward save for backward to
+   be able to compute the gradient of a chunk?
 2. Save x, weight, target, and for each row the log of the sum (torch.logsumexp). Then softmax(z) =
    exp(z - log of the sum). Both methods have the same loop over chunks. In backward, add up the
    gradient of the weight over the chunks, and write the rows of the gradient of x into their
@@ -27,7 +27,7 @@ from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
-    """Return the cross entropy of each row of ``x Wᵀ``. The result ignores ``chunk``."""
+    """Return the cross entropy of each row of ``x Wᵀ``. ``chunk`` does not change the result."""
     return torch.nn.functional.cross_entropy(x @ weight.t(), target, reduction="none")
 
 
@@ -67,10 +67,10 @@ def chunked(
 
     ``change`` gets the softmax of a chunk and its targets, and subtracts the one-hot rows in
     place. With ``last``, the gradient of the weight contains only the last chunk. ``scales`` says
-    whether ``grad_output`` is in the gradient of x and of the weight. ``first`` names a vector of
-    which every chunk reads the first elements. Without ``whole``, a chunk that is too short is left
-    out. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient. With ``late``,
-    ``grad_output`` multiplies only the softmax.
+    whether ``grad_output`` multiplies the gradients of x and of the weight. ``first`` names a
+    vector whose first elements every chunk reads. Without ``whole``, backward skips a chunk that is
+    too short. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient. With
+    ``late``, ``grad_output`` multiplies only the softmax.
     """
 
     def backward(inputs: Any, g: Tensor) -> Grads:
@@ -179,7 +179,7 @@ EXERCISE = FunctionExercise(
     constraints="the logits of only a few chunks exist at any moment",
     reference=row_losses,
     samplers={
-        # This comes first, because it shows at once that an answer forgets the last chunk.
+        # This comes first, because it immediately exposes an answer that forgets the last chunk.
         "7 rows in chunks of 3, and a last one of 1": lambda rng: (*labeled(rng, 7, 2, 4), 3),
         "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),
         "a chunk longer than all rows": lambda rng: (*labeled(rng, 3, 2, 6), 8),

@@ -76,7 +76,7 @@ EXERCISE = FunctionExercise(
     constraints="nothing but the output is saved for backward",
     reference=elu,
     samplers={
-        # A wrong alpha shows here, but not if alpha is 1.
+        # This exposes a mistake with alpha that alpha 1 would hide.
         "alpha 0.3": lambda rng: (around(rng, (0.0,), 13), 0.3),
         "alpha 1": lambda rng: (around(rng, (0.0,), 4, 6), 1.0),
         "alpha 2": lambda rng: (around(rng, (0.0,), 3, 1, 5), 2.0),

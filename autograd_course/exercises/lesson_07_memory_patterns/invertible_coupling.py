@@ -93,7 +93,7 @@ def backward_with(
     through the two products, and ``direct`` keeps the path from y2 to x2. ``returned`` keeps the
     path through y1 in the gradient of x1. The slopes are those of tanh, as functions of its result
     and its input. ``first`` names the tensor in the first tanh. If ``given`` is true, backward uses
-    the inputs in the place of the outputs.
+    the inputs in place of the outputs.
     """
 
     def backward(inputs: Any, grad_y1: Tensor, grad_y2: Tensor) -> Grads:

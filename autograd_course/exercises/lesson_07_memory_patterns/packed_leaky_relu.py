@@ -35,7 +35,7 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
 def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
     """Return numbers of both signs in random order, so every mistake changes the mask.
 
-    The first and the last element of the first byte are positive, so a lost bit shows.
+    The first and the last element of the first byte are positive, so a lost bit changes the mask.
 
     If the signs alternated, reversing the bits of a byte would be the same as negating the mask.
     """
@@ -58,7 +58,7 @@ def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 
 
 def _shifted(x: Tensor, slope: float, by: int) -> Tensor:
-    """Return a leaky ReLU whose mask is moved by the padding of the last byte, times ``by``."""
+    """Return a leaky ReLU whose mask is shifted by the padding, to the right if ``by > 0``."""
     flat = (x > 0).reshape(-1)
     padding = flat.new_zeros(-flat.numel() % 8)
     padded = torch.cat([padding, flat] if by > 0 else [flat, padding])
@@ -67,7 +67,7 @@ def _shifted(x: Tensor, slope: float, by: int) -> Tensor:
 
 
 def _lost(bit: int) -> Callable[[Tensor], Tensor]:
-    """Return the mask after one of the eight bits of each byte has become 0."""
+    """Return a function that sets one of the eight bits of each byte of a mask to 0."""
 
     def lost(rows: Tensor) -> Tensor:
         rows = rows.clone()
@@ -82,7 +82,7 @@ def _first_only(rows: Tensor) -> Tensor:
 
 
 def _added_places(rows: Tensor, *, twice: bool) -> Tensor:
-    """Return the mask if the elements of a byte are packed with the weights 0 to 7."""
+    """Return the mask that results from packing the elements of a byte with the weights 0 to 7."""
     places = torch.arange(8)
     packed = (rows * places).sum(1)
     return (packed[:, None] & (places if twice else 2**places)).ne(0)
@@ -166,7 +166,7 @@ EXERCISE = FunctionExercise(
     constraints="one bit for each element is saved",
     reference=leaky_relu,
     samplers={
-        # This comes first, because it shows at once that the padding is in the wrong place.
+        # This comes first, because it immediately exposes padding in the wrong place.
         "13 elements, not divisible by 8": lambda rng: (both_signs(rng, 13), 0.3),
         "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),
         "three dimensions, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),

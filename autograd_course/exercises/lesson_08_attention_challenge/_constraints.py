@@ -1,4 +1,4 @@
-"""The constraints of the attention exercises: little saved memory, no built-in attention."""
+"""Constraints of the attention exercises, such as little saved memory and no built-in attention."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from autograd_course.grader.checks import CONDUCT, keeps_at_most, on, without
 from autograd_course.grader.checks.tiles import elements
 from autograd_course.grader.sampling import normal
 
-LONG, BLOCK = 128, 16  # 16,384 scores, of which a tile has 256
+LONG, BLOCK = 128, 16  # 16,384 scores, with 256 in each tile
 FLOAT64 = 8
 
 BUILT_IN = (

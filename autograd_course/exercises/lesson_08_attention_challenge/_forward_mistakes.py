@@ -30,7 +30,7 @@ def _unshifted(
 
 
 def _literal_sum(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Compute the log-sum-exp as it is written. Infinite ones count as 0 if they are -∞."""
+    """Compute the log-sum-exp without subtracting a maximum. Replace it by 0 if it is -∞."""
     s = scores(q, k, mask)
     lse = s.exp().sum(-1, keepdim=True).log()
     return torch.exp(s - lse.masked_fill(lse == -math.inf, 0)) @ v

@@ -100,7 +100,7 @@ WITHOUT_DELTA = (
 
 
 def _softmax_by(gradient: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return attention whose backward goes through the softmax by ``gradient(p, grad_p)``."""
+    """Return attention in which ``gradient(p, grad_p)`` is the gradient of the scores."""
 
     def backward(inputs: Any, g: Tensor) -> Grads:
         q, k, v, *mask = inputs
@@ -111,7 +111,7 @@ def _softmax_by(gradient: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., A
 
 
 def _with_delta(delta: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return attention whose backward computes D by ``delta(grad_output, output)``."""
+    """Return attention whose backward computes D as ``delta(grad_output, output)``."""
 
     def backward(inputs: Any, g: Tensor) -> Grads:
         q, k, v, *mask = inputs
@@ -122,7 +122,7 @@ def _with_delta(delta: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]
 
 
 def _recomputed_by(again: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., Any]:
-    """Return attention whose backward recomputes the weights by ``again(scores, L, √E)``."""
+    """Return attention whose backward recomputes the weights as ``again(scores, L, √E)``."""
 
     def backward(inputs: Any, g: Tensor) -> Grads:
         q, k, v, *mask = inputs
@@ -137,7 +137,7 @@ def _recomputed_by(again: Callable[[Tensor, Tensor, float], Tensor]) -> Callable
 def _changed(change: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Grads]) -> Any:
     """Return attention whose gradients are ``change(q, k, p, grad_s, grad_output)``.
 
-    ``grad_s`` is right, and it is divided by √E.
+    ``grad_s`` is right and already divided by √E.
     """
 
     def backward(inputs: Any, g: Tensor) -> Grads:
@@ -159,7 +159,7 @@ def _from_scores(inputs: Any, g: Tensor) -> Grads:
 def _scaled(
     powers: tuple[int, int], q: Tensor, k: Tensor, p: Tensor, grad_s: Tensor, g: Tensor
 ) -> Grads:
-    """Return the gradients if dQ and dK are multiplied by these powers of √E."""
+    """Return gradients in which dQ and dK are multiplied by these powers of √E."""
     by_q, by_k = (grad_s * q.shape[-1] ** (power / 2) for power in powers)
     return by_q @ k, by_k.mT @ q, p.mT @ g
 

@@ -1,4 +1,4 @@
-"""Attention in plain operations, as the reference of the attention exercises."""
+"""Attention in plain PyTorch operations, the reference for the attention exercises."""
 
 import math
 
@@ -11,7 +11,7 @@ def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None
     s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is None:
         return s
-    # Addition keeps a nan at masked positions, so that any result of an answer is accepted there.
+    # Addition keeps a nan at masked positions, so the grader accepts any result there.
     return s + (torch.where(mask, 0.0, -math.inf) if mask.dtype == torch.bool else mask)
 
 

@@ -87,7 +87,7 @@ class Forward:
         seed: int,
         block: int,
     ) -> Tensor:
-        """Return the output. All arguments are needed."""
+        """Return the output. All arguments are required."""
         options = Options(causal, dropout_p, seed, block)
         parts = [
             self._of_block(q[..., i : i + block, :], k, v, i, options, q.shape[-2])
@@ -215,7 +215,7 @@ class Backward:
     ]
     keys: Step = lambda i, j, block: slice(j, j + block)
     of_v: Step = lambda mixed, g: mixed.mT @ g
-    replaced: str = ""  # the gradient that each tile replaces instead of adding to it
+    replaced: str = ""  # the gradients that each tile replaces instead of adding to them
     delta: Step = lambda g, out: (g * out).sum(-1, keepdim=True)
 
     def __call__(self, inputs: tuple[Any, ...], g: Tensor) -> Grads:

@@ -6,7 +6,7 @@
    factor. The softmax couples the weights of a row: dS = P ∘ (dP - D), with one number D for each
    row.
 3. dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP - rowsum(P ∘ dP)), dQ = dS K / √E, dK = dSᵀ Q / √E. You need
-   no extra code for a masked row, because P is 0 there. mask gets None.
+   no extra code for a masked row, because P is 0 there. Return None for mask.
 """
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import OWN_WORK

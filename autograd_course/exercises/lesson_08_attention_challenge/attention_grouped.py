@@ -70,7 +70,7 @@ def _per_head(inputs: Any, g: Tensor) -> Grads:
 
 
 def _in_turn(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients if backward repeats the keys in another order than forward."""
+    """Return the gradients of a backward that repeats the keys in another order than forward."""
     q, *shared = inputs
     lead, heads = [1] * (q.dim() - 3), inputs[1].shape[-3]
     k, v = (x.repeat(*lead, q.shape[-3] // heads, 1, 1) for x in shared)
@@ -84,7 +84,7 @@ def _in_turn(inputs: Any, g: Tensor) -> Grads:
 
 
 def _one_of_group_for(name: str) -> Callable[[Any, Tensor], Grads]:
-    """Return a backward in which only one head of each group adds to the gradient ``name``."""
+    """Return a backward in which only one head of each group adds to the gradient of ``name``."""
 
     def backward(inputs: Any, g: Tensor) -> Grads:
         (grad_q, of_k, of_v), heads = _per_head(inputs, g), inputs[1].shape[-3]
@@ -116,7 +116,7 @@ Suspect = Callable[..., Tensor]
 
 
 def with_repeated(suspect: Suspect) -> Suspect:
-    """Return a mistake of attention in which heads share keys and values in the right way."""
+    """Return ``suspect`` for grouped heads, which share keys and values correctly."""
 
     def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         group = q.shape[-3] // k.shape[-3]
@@ -126,7 +126,7 @@ def with_repeated(suspect: Suspect) -> Suspect:
 
 
 def _summed(change: Callable[[Tensor, int], Tensor]) -> Callable[[Any, Tensor], Grads]:
-    """Return a backward that makes the gradients of k and v from those of all query heads."""
+    """Return a backward that applies ``change`` to the gradients of k and v for all query heads."""
 
     def backward(inputs: Any, g: Tensor) -> Grads:
         (grad_q, *per_head), heads = _per_head(inputs, g), inputs[1].shape[-3]
@@ -140,7 +140,7 @@ def _all_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def _keys_in_turn(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients if only the product for dQ repeats the keys in another order."""
+    """Return gradients in which only the product for dQ repeats the keys in a different order."""
     q, k, v = inputs
     group, lead = q.shape[-3] // k.shape[-3], [1] * (k.dim() - 3)
     keys, values = (x.repeat_interleave(group, -3) for x in (k, v))
@@ -167,7 +167,7 @@ MORE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
 
 
 def heads_per_group(rule: str) -> Check:
-    """Return a check that states how many heads share keys if shapes do not fit."""
+    """Return a check that reports how many heads share keys if the shapes do not match."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         try:

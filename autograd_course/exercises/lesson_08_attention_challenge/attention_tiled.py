@@ -61,7 +61,7 @@ def tiled(
     return p.masked_fill(gone, 0) / (1 - dropout_p) @ v if dropout_p else p @ v
 
 
-SEED = 5  # drops some weights of each row, and not the same ones as seed 0
+SEED = 5  # drops some weights of each row, but not the same ones as seed 0
 
 
 def pattern(q: Tensor, k: Tensor, dropout_p: float, seed: int) -> Tensor:
@@ -102,7 +102,7 @@ def _causal_by_tile(
 def _causal_by_tile_below(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
 ) -> Tensor:
-    """Return the output if each tile up to the diagonal uses the first tile's causal mask."""
+    """Return an output in which each tile up to the diagonal uses the first tile's causal mask."""
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
     seen = (columns % block <= rows % block) & (columns // block <= rows // block)
     return weights(q, k, seen if causal else None) * pattern(q, k, dropout_p, seed) @ v
@@ -211,7 +211,7 @@ def _tiled_from_sum_alone(inputs: Any, g: Tensor) -> Grads:
 
 
 def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
-    """Return the gradients if the last tile's contribution replaces the earlier contributions."""
+    """Return gradients in which the last tile's contribution replaces the earlier contributions."""
     (q, k, v), block = inputs[:3], inputs[-1]
     _, mixed, grad_s = _tiled(inputs, g)
     grads = through(q, k, v, mixed, grad_s, g)
@@ -225,14 +225,14 @@ def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
 
 
 def _last_share_of_keys(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients if the gradient of k contains only the last tile's contribution."""
+    """Return gradients in which the gradient of k contains only the last tile's contribution."""
     (q, k, v), (_, mixed, grad_s) = inputs[:3], _tiled(inputs, g)
     grad_q, _, grad_v = through(q, k, v, mixed, grad_s, g)
     return grad_q, _last_share(inputs, g, of_queries=False)[1], grad_v
 
 
 def _with_dropout(inputs: Any, g: Tensor, *, in_values: bool, in_scores: bool) -> Grads:
-    """Return the gradients if backward omits the dropout pattern in dV, in dP, or in both."""
+    """Return the gradients of a backward that omits the dropout pattern in dV, dP, or both."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)
@@ -276,7 +276,7 @@ FEW, FINE = 24, 2
 
 
 def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
-    """Return the larger of two sizes in bytes: the largest input, and four tiles."""
+    """Return the maximum of the largest input's size and the size of four tiles, in bytes."""
     block: int = rest[-1]
     return FLOAT64 * max(4 * block**2, *(x.numel() for x in (q, k, v)))
 
@@ -315,7 +315,7 @@ fine_tiles_only = on(
 
 
 def overflowing_rows(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
-    """Find which rows are nan for large scores, which shows the number that forward subtracts."""
+    """Find which rows are nan for large scores. They reveal which number forward subtracts."""
     key = torch.tensor([[1.0], [1.001]], dtype=torch.float64)
     top = torch.tensor([[900.0], [1.0], [-900.0], [-950.0]], dtype=torch.float64)
     output: Any = function.apply(top, key, key, False, 0.0, 0, 2)
@@ -338,7 +338,7 @@ OVERFLOWS = {
 
 
 def joined_elsewhere(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Look whether forward joins the blocks of queries along another dim."""
+    """Check whether forward joins the blocks of queries along another dim."""
     try:
         applied(function, inputs)
     except RuntimeError as error:
@@ -354,7 +354,7 @@ def joined_elsewhere(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def other_shapes(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Look whether backward combines tensors of other shapes than a tile has."""
+    """Check whether backward combines tensors whose shapes do not match those of a tile."""
     try:
         backward(applied(function, inputs)[1])
     except RuntimeError as error:

@@ -58,7 +58,7 @@ def _lse_as_row(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
 
 
 def _lse_by(share: Callable[[Tensor, Tensor, float], Tensor]) -> Callable[..., Any]:
-    """Return attention whose gradient of the scores gets ``share(P, grad_lse, √E)`` from L."""
+    """Return attention whose backward adds ``share(P, grad_lse, √E)`` to dS."""
 
     def backward(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
         q, k, v = inputs
@@ -88,9 +88,9 @@ LSE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
 def _shared_by(
     weigh: Callable[[Tensor, Tensor, float], Tensor] | None = None, power: int = 1
 ) -> Callable[..., Any]:
-    """Return attention with a mistake that changes the parts of both outputs.
+    """Return attention with a mistake that affects the contributions of both outputs.
 
-    ``weigh(scores, L, √E)`` recomputes the weights, and dS is divided by √E to this power.
+    ``weigh(scores, L, √E)`` recomputes the weights, and dS is divided by √E to the power ``power``.
     """
 
     def backward(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
@@ -106,7 +106,7 @@ def _shared_by(
 
 
 def and_lse(suspect: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a mistake in the first output alone. The second one is right."""
+    """Return a suspect with a mistake in the first output. The second one is right."""
     return lambda q, k, v: (suspect(q, k, v), torch.logsumexp(scores(q, k), -1))
 
 
@@ -191,7 +191,7 @@ FORWARD: Mapping[str, Outputs] = {
 
 
 def lse_is_cut_off(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Look whether the log-sum-exp is marked as non-differentiable."""
+    """Check whether the log-sum-exp is marked as non-differentiable."""
     _, outputs = applied(function, inputs)
     if len(outputs) < 2 or outputs[1].requires_grad:
         return None

@@ -65,7 +65,7 @@ def _with(gradient: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def _zero(s: Tensor, mask: Tensor, *, again: bool) -> Tensor:
-    """Return the result if hidden scores are 0, and the hidden weights are set to 0 ``again``."""
+    """Set the hidden scores to 0. With ``again``, also set the hidden weights to 0."""
     p = torch.softmax(s * mask, -1)
     return p * mask if again else p
 

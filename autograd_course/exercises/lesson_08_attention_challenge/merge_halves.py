@@ -2,7 +2,7 @@
 
 1. The output of a half is an average over its keys. Its log-sum-exp says how much weight these keys
    have. Which sum does the softmax over all keys divide by?
-2. The new log-sum-exp is the logarithm of exp(lse_a) + exp(lse_b). Half A has a fraction
+2. The new log-sum-exp is the logarithm of exp(lse_a) + exp(lse_b). Half A has the fraction
    exp(lse_a - lse) of the weight, and half B has the rest. Never compute exp(lse_a) alone.
 3. lse = torch.logaddexp(lse_a, lse_b). Let safe be lse with 0 in place of -inf. Return exp(lse_a -
    safe) · out_a + exp(lse_b - safe) · out_b, and lse.
@@ -99,7 +99,7 @@ def _from_one_half(
 
 
 def _other_lse(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a merge with the correct output, and ``change(lse_a, lse_b)`` for the second one."""
+    """Return a merge with the correct first output and ``change(lse_a, lse_b)`` as the second."""
     return lambda out_a, lse_a, out_b, lse_b: (
         merge(out_a, lse_a, out_b, lse_b)[0],
         change(lse_a, lse_b),
@@ -109,7 +109,7 @@ def _other_lse(change: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., tupl
 def _other_weights(
     change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
 ) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a merge with the correct log-sum-exp, and the weights of ``change(lse_a, lse_b)``."""
+    """Return a merge with the correct log-sum-exp and ``change(lse_a, lse_b)`` as the weights."""
 
     def mistaken(
         out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
