@@ -729,3 +729,46 @@ def test_every_wasted_gradient_is_guarded_and_no_other(
     assert finding.repair.made is not None
     left = {it.rule for it in diagnose(finding.repair.made, args, level="full").findings}
     assert left == found.keys() - {"wasted-gradient"}
+
+
+class Shifted(Function):
+    """Adds a bias, whose gradient has the shape of the result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        return x + bias
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        return grad_output, grad_output
+
+
+class ShiftedSeparately(Function):
+    """The same, with a separate ``setup_context``."""
+
+    @staticmethod
+    def forward(x: Tensor, bias: Tensor) -> Tensor:
+        return x + bias
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        return grad_output, grad_output
+
+
+@pytest.mark.parametrize(
+    ("function", "stored"), [(Shifted, "bias.shape"), (ShiftedSeparately, "inputs[1].shape")]
+)
+def test_the_sum_over_broadcast_dims_gets_a_shape_that_was_not_saved(
+    function: type[Function], stored: str
+) -> None:
+    found = diagnose(function, (torch.randn(4, 3), torch.randn(3)), level="full").findings
+    finding = next(it for it in found if it.rule == "unreduced-broadcast")
+
+    assert finding.repair is not None
+    first, second = (change.after[0].strip() for change in finding.repair.changes)
+    assert first == f"ctx.bias_shape = {stored}"
+    assert second == "return grad_output, grad_output.sum_to_size(ctx.bias_shape)"

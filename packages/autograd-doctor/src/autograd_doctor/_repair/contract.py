@@ -805,7 +805,8 @@ def _at_start(method: Method, text: str) -> Edit:
     """Return an edit that inserts a statement at the start of a method, after its docstring."""
     first = _first_statement(method)
     place: Place = (method.tree, "body", method.tree.body.index(first))
-    return _edit(place, (_statement(text), first))
+    kept = () if isinstance(first, ast.Pass) else (first,)
+    return _edit(place, (_statement(text), *kept))
 
 
 def _before_return(method: Method, text: str) -> Edit:
@@ -1054,16 +1055,28 @@ def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that sum a gradient over the dims that forward broadcast."""
+    """Yield fixes that sum a gradient over the dims that forward broadcast.
+
+    If ``backward`` does not know the input's shape, ``ctx`` passes it on.
+    """
+    named, saving = str(finding.evidence.get("input", "")), definition.saving
     for method, place, value in _gradients(definition, finding):
-        named = str(finding.evidence.get("input", ""))
-        names = sorted(_locals(method), key=lambda it: it != named)
-        for call in (*(f"sum_to_size({name}.shape)" for name in names[:4]), "sum(0)"):
+
+        def summed(call: str, place: Place = place, value: ast.expr = value) -> Edit:
             new = parse(f"_.{call}")
             assert isinstance(new, ast.Call)
             assert isinstance(new.func, ast.Attribute)
             new.func.value = value
-            yield ((method, _edit(place, new)),)
+            return _edit(place, new)
+
+        names = sorted(_locals(method), key=lambda it: it != named)
+        for name in names[:4]:
+            yield ((method, summed(f"sum_to_size({name}.shape)")),)
+        given = _with_a_graph(definition, saving).get(named) if saving else None
+        if saving is not None and given is not None:
+            store = _at_start(saving, f"{saving.ctx}.{named}_shape = {given}.shape")
+            yield (saving, store), (method, summed(f"sum_to_size({method.ctx}.{named}_shape)"))
+        yield ((method, summed("sum(0)")),)
 
 
 def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
