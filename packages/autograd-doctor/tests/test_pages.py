@@ -77,7 +77,8 @@ def test_a_name_may_be_typed_in_any_way(typed: str) -> None:
     [
         ("wrong-arty", "There is no rule 'wrong-arty'. Did you mean wrong-arity"),
         ("?", r"There is no rule '\?'. explain\(\) lists all rules."),
-        (3, "explain takes the name of a rule, not a int"),
+        ("one of the variables needed for gradient computation", "explains its own rules, not the"),
+        (3, "explain takes the name of a rule, not something of type int"),
     ],
 )
 def test_an_unknown_rule_is_refused_in_one_sentence(typed: str, says: str) -> None:

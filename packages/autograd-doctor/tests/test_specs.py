@@ -131,7 +131,7 @@ def test_const_asks_for_the_gradient_of_the_other_tensors() -> None:
         ("c64[3]>0", "`c64[3]>0`: only real numbers and integers can have a range."),
         ("f64[3], 0.5", "`f64[3],`: separate arguments with spaces, not with commas."),
         ("mean", "`mean`: this is neither a tensor such as f64[3,4] nor a literal. Put strings in "
-         "quotes."),
+         "quotes. To call a function with this name, write the file as well: file.py:mean."),
         ("const f64[3] 1", "Every floating-point tensor is const. Remove const from at least one."),
         (" ", "--inputs is empty. Describe each argument, as in 'f64[3,4] 0.5'."),
     ],

@@ -219,9 +219,10 @@ def _literal(text: str) -> Any:
     word = re.match(r"(?:const\s*)?(\w*)", text)
     if word and (word[1] in DTYPES or text.startswith("const")):
         raise _refused(text, "write the shape of a tensor in brackets, as in f64[3,4] or f64[].")
-    raise _refused(
-        text, "this is neither a tensor such as f64[3,4] nor a literal. Put strings in quotes."
-    )
+    problem = "this is neither a tensor such as f64[3,4] nor a literal. Put strings in quotes."
+    if text.isidentifier():
+        problem += f" To call a function with this name, write the file as well: file.py:{text}."
+    raise _refused(text, problem)
 
 
 def _refused(text: str, problem: str) -> NotUnderstoodError:

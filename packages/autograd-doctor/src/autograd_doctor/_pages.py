@@ -14,6 +14,7 @@ from autograd_doctor._rules import RULES, Rule
 from autograd_doctor.errors import UnknownRuleError
 
 MESSAGES = "https://github.com/autograd-course/autograd_course/blob/main/docs/error_messages.md"
+LONGEST_NAME = 4  # in words; anything longer is an error message
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +49,8 @@ def explain(rule: str = "") -> Explanation:
         # wrong-arity
     """
     if not isinstance(rule, str):
-        raise UnknownRuleError(f"explain takes the name of a rule, not a {type(rule).__name__}.")
+        kind = type(rule).__name__
+        raise UnknownRuleError(f"explain takes the name of a rule, not something of type {kind}.")
     if not rule.strip():
         return Explanation(_contents())
     return Explanation(_page(RULES[_named(rule)]))
@@ -58,6 +60,11 @@ def _named(typed: str) -> str:
     known = {_letters(name): name for name in RULES}
     if name := known.get(_letters(typed)):
         return name
+    if len(typed.split()) > LONGEST_NAME:
+        raise UnknownRuleError(
+            "autograd_doctor explains its own rules, not the error messages of PyTorch. "
+            f"{MESSAGES} lists those messages, and `autograd-course explain` finds them."
+        )
     close = get_close_matches(typed.strip().lower(), RULES, n=3, cutoff=0.4)
     meant = f"Did you mean {' or '.join(close)}?" if close else "explain() lists all rules."
     meant += f" {MESSAGES} lists PyTorch's error messages."

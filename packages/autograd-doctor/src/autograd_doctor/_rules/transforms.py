@@ -175,7 +175,8 @@ def compile_mismatch(evidence: Evidence) -> Match | None:
     if comparison is None or comparison.failure is None:
         return disagreement(evidence, "compile")
     return Match(
-        f"`torch.compile` cannot trace the call into a single graph: {comparison.failure.text}",
+        "`torch.compile` cannot trace the call into a single graph: "
+        f"{comparison.failure.text or comparison.failure.kind}",
         raised(comparison.failure),
         hint=_left_to_defaults(evidence, comparison.failure) or _of_sizes(comparison.failure),
     )
