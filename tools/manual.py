@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
+from autograd_doctor.cli import app as doctor
 
 from autograd_course.cli import app
 from autograd_course.shell.options import MEANING
@@ -19,10 +20,11 @@ _INTRODUCTION = """\
 
 <!-- `make notebooks` writes this page from the help of the commands. Do not edit it. -->
 
-This page lists the commands of `autograd-course` with their options. The package `autograd-doctor`
-has three commands: `check` and `explain`, as below, and `run`, which [examines a whole
-program](programs.md). Run `autograd-course COMMAND --help` to print the
-description of a command in your terminal.
+This page lists the commands of `autograd-course` with their options, and at the end
+`autograd-doctor run`, which [examines a whole program](programs.md). The package `autograd-doctor`
+also has the commands `check` and `explain`. Its `check` has the same options as the one below. Its
+`explain` knows the rules, but not PyTorch's error messages. Run `autograd-course COMMAND --help` to
+print the description of a command in your terminal.
 
 Run `autograd-course --install-completion` once to make your shell complete commands, exercise ids
 and rule names.
@@ -47,15 +49,21 @@ def _codes() -> Iterator[str]:
 
 def _contents() -> Iterator[str]:
     yield from ("## Commands", "", "| Command | What it does |", "| --- | --- |")
-    for words, command in commands():
-        anchor = f"{_NAME} {words}".replace(" ", "-")
-        yield f"| [`{words}`](#{anchor}) | {_first(command.help)} |"
+    for called, command in _all():
+        shown, anchor = called.removeprefix(f"{_NAME} "), called.replace(" ", "-")
+        yield f"| [`{shown}`](#{anchor}) | {_first(command.help)} |"
     yield ""
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every command that is not a group, with its full name."""
+    """Yield every command of ``autograd-course`` that is not a group, with its full name."""
     yield from _below(typer.main.get_command(app), "")
+
+
+def _all() -> Iterator[tuple[str, Any]]:
+    yield from ((f"{_NAME} {words}", command) for words, command in commands())
+    of_doctor: Any = typer.main.get_command(doctor)
+    yield "autograd-doctor run", of_doctor.commands["run"]
 
 
 def _below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
@@ -68,9 +76,9 @@ def _below(group: Any, words: str) -> Iterator[tuple[str, Any]]:
 
 
 def _sections() -> Iterator[str]:
-    for words, command in commands():
-        yield from (f"## {_NAME} {words}", "", *_paragraphs(command.help), "")
-        yield from ("```", f"{_NAME} {words} {_usage(command)}".rstrip(), "```", "")
+    for called, command in _all():
+        yield from (f"## {called}", "", *_paragraphs(command.help), "")
+        yield from ("```", f"{called} {_usage(command)}".rstrip(), "```", "")
         if rows := [*map(_row, command.params)]:
             yield from ("| Argument or option | Meaning |", "| --- | --- |", *rows, "")
         yield from ("```text", command.epilog.strip(), "```", "")
