@@ -1,7 +1,7 @@
 """Write, test and trust custom autograd Functions in PyTorch.
 
-These are the public functions. Each one is imported on first use, so that ``import
-autograd_course`` is fast:
+These are the public functions. Python imports each of them on first use, so
+``import autograd_course`` is fast:
 
 ``diagnose(fn, inputs)``
     names each mistake in a Function and explains it.

@@ -1,4 +1,4 @@
-"""Helpers for the arguments and the result of a call to a learner's answer."""
+"""Helpers for the arguments and results of calls to a learner's answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def takes_ctx(function: type[Function]) -> bool:
 
 
 def differentiated(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that require grad. If none does, return all positions."""
+    """Return the positions of the float tensors that require grad, or of all if none do."""
     floating = [place for place, value in enumerate(inputs) if is_float(value)]
     asking = [place for place in floating if inputs[place].requires_grad]
     return tuple(asking or floating)

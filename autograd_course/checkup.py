@@ -16,8 +16,8 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 class Check:
     """The result of one check. If the check found a problem, the result says how to fix it.
 
-    The course works without the ``optional`` parts, and the result names the lessons that need
-    them.
+    The course works without ``optional`` parts. If one is missing, the result names the lessons
+    that need it.
     """
 
     what: str
@@ -84,7 +84,7 @@ def python() -> Check:
 
 
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
-    """Yield one check for each main package, and one for each other package whose version is wrong.
+    """Yield one check per main package, and one per other package that is missing or incompatible.
 
     ``repair`` says how to install a package. The function replaces ``{}`` in it with the package's
     name and version range.

@@ -2,7 +2,7 @@
 
 The data is the test set of "Optical Recognition of Handwritten Digits" by E. Alpaydin and C.
 Kaynak, UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, licensed under CC BY 4.0.
-``digits.npz`` contains it unchanged, in the order of scikit-learn's ``load_digits``.
+``digits.npz`` contains it unchanged, in the same order as scikit-learn's ``load_digits``.
 """
 
 from __future__ import annotations

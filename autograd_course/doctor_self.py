@@ -1,4 +1,4 @@
-"""The checks and the advice of ``autograd-course doctor-self``."""
+"""The checks that ``autograd-course doctor-self`` runs and the advice that it prints."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ class CourseError(Exception):
 
 
 class OneSentenceError(CourseError):
-    """An exception whose message is sufficient, so that no traceback is printed."""
+    """An exception that notebooks show as its message, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the text that IPython and notebooks print instead of a traceback."""

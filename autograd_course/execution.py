@@ -1,4 +1,4 @@
-"""Run an answer's forward or backward in isolation, and record its output and its exception."""
+"""Run an answer's forward or backward in isolation, and record the output and any exception."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_PRINTED = 2000  # the maximum number of characters kept from the output of 
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Discard the output of a ``with`` block, and restore all global state after it."""
+    """Discard the output of a ``with`` block and restore all global state after it."""
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import the modules that backward needs, so that no time limit includes these imports."""
+    """Import the modules that backward needs, so that these imports count toward no time limit."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
@@ -75,7 +75,7 @@ class Raised:
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
-    """Describe an exception that a method of an answer raised."""
+    """Describe an exception raised by one of the answer's methods."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
     return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
@@ -91,12 +91,12 @@ def differentiable(inputs: Inputs) -> Inputs:
 
 
 def applied(function: type[Function], inputs: Inputs) -> Any:
-    """Apply the Function to ``inputs``, and return its result."""
+    """Apply the Function to ``inputs`` and return the result."""
     return function.apply(*inputs)
 
 
 def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
-    """Run forward, and return its result or its exception."""
+    """Run forward and return its result, or a description of its exception."""
     try:
         return as_tuple(applied(answer, differentiable(inputs)))
     except (Exception, SystemExit) as error:
@@ -104,7 +104,7 @@ def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
 
 
 def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
-    """Run forward and backward. If backward raises an exception, return its description."""
+    """Run forward and backward. Return a description of any exception in backward."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:
@@ -116,7 +116,7 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
 
 
 def run_check(check: Callable[..., Any], answer: type[Function], inputs: Inputs) -> Any | Raised:
-    """Run a check on an answer. Return its result, or a description of the answer's exception.
+    """Run a check on an answer. Return the check's result, or describe the answer's exception.
 
     A check can call the answer with other inputs. If the check itself fails, its exception
     propagates.
@@ -131,7 +131,7 @@ def run_check(check: Callable[..., Any], answer: type[Function], inputs: Inputs)
 
 
 def _last_method(error: BaseException, answer: type[Function]) -> str:
-    """Return the answer's method that raised an error, or ``""`` if the answer did not raise it."""
+    """Return the name of the answer's method that raised an error, or ``""`` if none did."""
     if _OF_THE_ENGINE.match(str(error)):
         return "backward"
     own = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_own(frame, answer)]
@@ -155,10 +155,10 @@ def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def raised_by(error: BaseException, answer: Callable[..., Any]) -> Raised:
-    """Describe an exception that a plain function raised."""
+    """Describe an exception raised by a plain function."""
     if not is_unfinished(error, answer):
         return Raised(told(error, answer))
-    is_named = hasattr(answer, "__name__")  # an operator has none: its stub is one of its functions
+    is_named = hasattr(answer, "__name__")  # an operator has none; one of its functions is the stub
     return Raised("", WHOLE if is_named else unfinished_part(error))
 
 
@@ -175,7 +175,7 @@ def copied(inputs: Inputs) -> Inputs:
 
 
 def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the gradients for a fixed random ``grad_output``, or an empty tuple after an error.
+    """Return the gradients for a fixed random ``grad_output``, or an empty tuple if the call fails.
 
     Like ``diagnose``, this function returns gradients for the inputs that require grad. If none
     does, it returns a gradient for every floating-point input.
@@ -184,7 +184,7 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
     leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
     rng = torch.Generator().manual_seed(0)
     try:
-        # An in-place Function overwrites its input, so it never gets the leaf itself.
+        # An in-place Function overwrites its input, so pass it a copy instead of the leaf.
         came = call(*(value.clone() if is_float(value) else value for value in given))
         outputs = [out for out in as_tuple(came) if out.requires_grad]
         arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
@@ -216,7 +216,7 @@ class Bounded(io.StringIO):
 
     @property
     def text(self) -> str:
-        """The text that was kept, followed by the number of characters that were not kept."""
+        """The text kept so far, followed by the number of characters that were cut off."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self.getvalue() + rest
 
@@ -277,19 +277,19 @@ def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of an exception's message, and omit the paths that PyTorch adds."""
+    """Return the first line of an exception's message, without the paths that PyTorch adds."""
     line = first_line(error)
     line = re.sub(r" \(with implementation in <.*?>\)", "", line)
     return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
 
 
 def place(error: BaseException, answer: Any) -> str:
-    """Return the last line of the answer's own code in the traceback, as `` (line 3: `…`)``."""
+    """Return the last traceback line that is in the answer's own code, as `` (line 3: `…`)``."""
     return _last_line(error, lambda frame: _is_own(frame, answer))
 
 
 def line_in(error: BaseException, filename: str) -> str:
-    """Return the last line of a file in the traceback, in the format of :func:`place`."""
+    """Find the last traceback line that is in the given file. Format it as :func:`place` does."""
     return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
 
 
@@ -306,7 +306,7 @@ def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str
 
 
 def _built(error: BuildError) -> str:
-    """Return the error message of a failed build, and the learner's line that caused the error."""
+    """Return the error message of a failed build and the line of code that caused it."""
     sentence, _, line = str(error).partition("\n")
     return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 
@@ -330,7 +330,7 @@ def _is_base(frame: FrameType) -> bool:
 
 
 def _files(answer: Any) -> Iterator[str]:
-    """Yield the file or notebook cell that defines the answer, or each method of a class."""
+    """Yield the file or notebook cell that defines the answer or, for a class, each method."""
     for code in map(_code_of, _parts(answer)):
         if code:
             yield code.co_filename

@@ -25,9 +25,9 @@ def explain(what: str | BaseException = "") -> Explanation:
 
     Args:
         what: The name of a rule or page, an error message, a whole traceback, or the exception
-            itself. In a name, case, spaces and underscores do not matter. A few words find the
-            pages whose title or message contains them. If you omit this argument, two tables list
-            all rules and all messages.
+            itself. Case, spaces and underscores in a name do not matter. You can also pass a few
+            words to find the pages whose title or message contains them. Without this argument, the
+            result lists all rules and all messages in two tables.
 
     Returns:
         The page as Markdown.
@@ -63,7 +63,7 @@ def explain(what: str | BaseException = "") -> Explanation:
 
 
 def _titles() -> Iterator[tuple[str, str, str]]:
-    """Yield each page's name, its title, and the text to search."""
+    """Yield each page's name, title and searchable text."""
     for name, rule in RULES.items():
         yield name, rule.title, f"{name} {rule.title}"
     for name, message in messages.MESSAGES.items():

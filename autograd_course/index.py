@@ -1,4 +1,4 @@
-"""The index of exercises, from which commands read titles and ids without importing the exercises.
+"""The index of exercises. It lets commands read titles and ids without importing the exercises.
 
 ``make notebooks`` builds ``exercises/index.json`` from the exercise modules. This module imports
 nothing large, so shell completion is fast.
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 with open(join(dirname(__file__), "exercises", "index.json"), encoding="utf-8") as _file:
     _LESSONS = json.load(_file)
 
-# The titles of the lessons, and the exercises by their ids, both in the order of the course.
+# The lesson titles, keyed by lesson, and the exercises, keyed by id. Both are in course order.
 LESSONS: Mapping[str, str] = MappingProxyType({it["lesson"]: it["title"] for it in _LESSONS})
 INDEX: Mapping[str, Entry] = MappingProxyType(
     {
@@ -97,7 +97,7 @@ def known(exercise_id: Any) -> Entry:
 
 
 def similar(typed: str, names: Iterable[str], cutoff: float = 0.65) -> list[str]:
-    """Return up to three of ``names`` that are similar to the typed text, the closest first."""
+    """Return up to three of ``names`` that are similar to the typed text, closest first."""
     from difflib import get_close_matches  # here, so that shell completion does not import it
 
     return get_close_matches(typed, [*names], n=3, cutoff=cutoff)

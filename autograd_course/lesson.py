@@ -26,8 +26,8 @@ Data and noise (lessons 05, 10 and 15)
     ``load_digits`` and ``split_digits`` return handwritten digits. ``gumbel_noise`` samples the
     noise of a Gumbel-softmax.
 Attention (lesson 08)
-    ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` is attention in one GPU
-    kernel. ``leaderboard`` measures your attention against PyTorch's own.
+    ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` computes attention in GPU
+    kernels. ``leaderboard`` measures your attention against PyTorch's own.
 Several processes (lesson 12)
     ``replicas`` trains a layer with DistributedDataParallel.
 External code (lesson 14)

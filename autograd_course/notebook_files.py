@@ -1,8 +1,7 @@
 """Parse a submitted file as a notebook, and recover as much as possible if it is damaged.
 
-The file may be a notebook in the format nbformat 1 to 4, or a script with cells. nbformat's own
-reader stops at the first error. This module reads as much of a damaged file as possible, and
-reports the errors.
+The file may be a notebook in nbformat 1 to 4, or a script with cells. nbformat's own reader stops
+at the first error. This module reads as much of a damaged file as possible, and reports the errors.
 
 The module ignores any encoding that a file declares, because Python also supports unusual ones.
 """
@@ -44,7 +43,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """The cells of a notebook in order, and one sentence for each problem with the file."""
+    """A notebook's cells in order, and one sentence for each problem with the file."""
 
     cells: tuple[Cell, ...]
     problems: tuple[str, ...] = ()
@@ -163,7 +162,7 @@ _LOOKED_AT = 400
 
 
 def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the decoded text. If the encoding was not UTF-8, also return a sentence about it."""
+    """Return the decoded text. If the encoding is not UTF-8, also return a sentence about it."""
     codec = _by_mark(data) or _by_zeros(data) or "utf-8"
     try:
         text = data.decode(codec)

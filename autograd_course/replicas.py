@@ -1,7 +1,7 @@
 """A layer that several processes on this machine train with DistributedDataParallel.
 
-The processes can run only code that they can import, and they cannot import the cells of a
-notebook. So this code is in a module.
+The processes can run only code that they can import, and they cannot import notebook cells. So this
+code is in a module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from autograd_course.functions import Linear
 
-LIMIT = 90.0  # seconds for everything, mainly for starting the processes
+LIMIT = 90.0  # seconds for the whole run; starting the processes takes the largest part
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the loopback network interface
 
 
@@ -69,7 +69,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
     Each shard of the batch has its own process, and DistributedDataParallel connects the processes.
     The loss is the mean of y² over the shard. A layer is an importable class with a parameter
     ``weight``. The function raises RuntimeError if a process fails or has not finished after
-    ``LIMIT`` seconds. All processes have ended when the call returns.
+    ``LIMIT`` seconds. All processes have exited when the call returns.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = (folder, layers, shards)
@@ -80,7 +80,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
 
 
 def step(layer: type[nn.Module], shard: Tensor) -> Tensor:
-    """Run one step in one of several processes. Return the gradient of ``layer().weight``."""
+    """Run one step in one of the processes. Return the gradient of ``layer().weight``."""
     model = DistributedDataParallel(layer())
     model(shard).square().mean().backward()
     gradient: Tensor = model.module.weight.grad

@@ -86,7 +86,7 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
 
     Args:
         model: The model, in any form that :func:`check_onnx` accepts.
-        inputs: The inputs, in the order of the model.
+        inputs: The inputs, in the order that the model expects.
 
     Returns:
         The model's output, or a tuple if it has several outputs.
@@ -108,8 +108,8 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-# Each entry has a regular expression for the beginning of a warning's message, and a category. The
-# comment above the entry says why users can ignore the warning.
+# Each entry is a regular expression for the beginning of a warning's message, and the warning's
+# category. The comment above the entry says why users can ignore the warning.
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx warn about a comparison in their own code.
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),

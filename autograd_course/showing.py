@@ -26,8 +26,8 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 def show_error(characters: int = 300) -> Iterator[None]:
     """Print the error that a ``with`` block raises, and continue.
 
-    A long message ends in ``[…]``. Addresses and folders are omitted, because they differ between
-    machines. Only an ``Exception`` is caught, so you can still interrupt the cell.
+    A long message ends in ``[…]``. The function omits addresses and folders, because they differ
+    between machines. It catches only an ``Exception``, so you can still interrupt the cell.
 
     Args:
         characters: The length of the longest message that is printed in full.
@@ -57,7 +57,7 @@ def show_error(characters: int = 300) -> Iterator[None]:
 def show_warning(characters: int = 300) -> Iterator[None]:
     """Print the warnings from a ``with`` block in the same format as :func:`show_error`.
 
-    An error that the block raises is not caught.
+    The function does not catch errors that the block raises.
 
     Args:
         characters: The length of the longest message that is printed in full.

@@ -20,7 +20,7 @@ from torch.autograd import Function, forward_ad
 from autograd_course.calls import is_float, takes_ctx
 from autograd_course.execution import Inputs, is_unfinished
 
-# The kinds of answers that are not what the exercise asks for.
+# The kinds of objects that are not an answer to the exercise.
 WrongThing = Literal[
     "apply",
     "Function instance",
@@ -36,7 +36,7 @@ KINDS = {*get_args(WrongThing), "right", "nothing", "base class"}
 
 @dataclass(frozen=True)
 class Submitted:
-    """The kind of an answer, and its name."""
+    """The kind and the name of an answer."""
 
     kind: Kind
     name: str = ""
@@ -110,7 +110,7 @@ def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
 
 
 def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
-    """Return whether a plain function accepts each of the given numbers of arguments."""
+    """Return whether a plain function accepts each of these numbers of arguments."""
     try:
         signature = inspect.signature(answer)
     except ValueError:  # a C function, such as apply from PyTorch 2.14 on; only a call can tell
@@ -199,7 +199,7 @@ def numbers(answer: Any) -> list[float | None] | None:
     """Return the numbers in an answer, with ``None`` for ``...``, or ``None`` for other answers."""
     try:
         return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # a tensor with several dims raises the first
+    except (RuntimeError, TypeError, ValueError):  # RuntimeError: a tensor with several dims
         return None
 
 

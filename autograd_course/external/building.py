@@ -1,4 +1,4 @@
-"""Compile C++ while a lesson runs, and map compiler errors to lines of the author's source."""
+"""Compile C++ while a lesson runs, and map compiler errors to lines in the author's source."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def compiler() -> str:
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment variables, with pip's folder of programs added to ``PATH``.
+    """Return the environment variables, with Python's scripts folder added to ``PATH``.
 
-    Without this folder in ``PATH``, a notebook's kernel finds ninja only if the user activated the
-    virtual environment.
+    Without this folder in ``PATH``, a notebook's kernel finds ninja only if the user has activated
+    the virtual environment.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     return os.environ | {"PATH": path}
@@ -65,14 +65,14 @@ _ERROR = re.compile(
 _FROM_HERE = re.compile(
     r"^(?P<file>.+?)[:(](?P<line>\d+)[:)].*\b(?:required from|in instantiation of)"
 )
-# PyTorch 2.11 prints this message, omits the operator and continues. Later versions end the
+# PyTorch 2.11 prints this message, skips the operator and continues. Later versions abort the
 # process.
 REFUSED = "Exception in aoti_torch"
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s]+)")
 
 
 class BuildError(CourseError, RuntimeError):
-    """The C++ code cannot be built: no compiler is installed, or the source does not compile.
+    """Raised if no C++ compiler is installed, or if the source does not compile.
 
     ``message`` describes the problem in one line. ``line`` is the line of the author's source that
     caused the error, or ``None``. ``log`` is the complete output of the compiler.
@@ -155,17 +155,17 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    If you edit the source and build it again, ``build`` returns a new namespace. So one process
-    never registers an operator twice. ``build`` caches the result in a folder named after a hash of
-    the sources, the PyTorch version, the compiler and the machine. To use a different cache folder,
-    set the environment variable ``AUTOGRAD_COURSE_BUILDS``. Two processes never build the same
-    source at the same time.
+    If you edit the source and build it again, ``build`` returns a new namespace, because a process
+    cannot register the same operator twice. ``build`` caches the result in a folder named after a
+    hash of the sources, the PyTorch version, the compiler and the machine. To use a different cache
+    folder, set the environment variable ``AUTOGRAD_COURSE_BUILDS``. Two processes never build the
+    same source at the same time.
     Source: ``torch.utils.cpp_extension.load``.
 
     Args:
-        sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains the files of
-            the course), or C++ code as a string.
-        name: The first part of the namespace's name.
+        sources: Paths of ``.cpp`` or ``.cu`` files, or C++ code as a string. The course's own files
+            are in the folder ``SOURCES``.
+        name: The prefix of the namespace's name.
 
     Returns:
         An object whose attribute ``f`` is the operator ``f``.
@@ -219,7 +219,7 @@ def _builds() -> Path:
 
 
 def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
-    """Compile the sources into ``folder``, and check that the result can be loaded."""
+    """Compile the sources into ``folder`` and check that the result can be loaded."""
     if (missing := compiler_missing()) is not None:
         raise BuildError(missing)
     paths = [folder / name for name, _ in texts]

@@ -21,7 +21,7 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
             function ignores all other files.
 
     Returns:
-        A text table, or a sentence if no timings are stored.
+        A text table, or a sentence saying that no timings are stored.
 
     Example:
         >>> benchmark_results("nothing")

@@ -1,4 +1,4 @@
-"""The answer to one exercise, as code that a sandbox can run."""
+"""An answer to one exercise, as code that a sandbox can run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Answer:
     """A student's answer to one exercise.
 
     Running ``preamble`` and then ``source`` defines the answer under ``name``. ``source`` is empty
-    if the student gave no answer. ``problems`` are sentences that tell the student what is wrong
-    with the form of the submission.
+    if the student gave no answer. ``problems`` contains sentences that tell the student what is
+    wrong with the submission's form.
     """
 
     exercise: str

@@ -11,7 +11,7 @@ _Routine = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_attempted(statements: Iterable[Statement], name: str) -> bool:
-    """Return whether a statement defines ``name`` with more code than the stub contains."""
+    """Return whether any statement defines ``name`` with more code than the stub."""
     return any(name in s.binds and not _is_stub(s.node) for s in statements)
 
 

@@ -19,15 +19,16 @@ from autograd_course.notebook_files import Notebook
 def extract(notebook: Notebook, student: str, exercises: Iterable[Entry]) -> tuple[Answer, ...]:
     """Return a student's answer to each exercise. If an answer is missing, its source is empty.
 
-    No code is executed. Grader cells, Markdown cells, outputs and magics are ignored. From the
-    other code cells, only the statements that an answer needs are included (:mod:`.slicing`).
+    This function does not execute any code. It ignores grader cells, Markdown cells, outputs and
+    magics. From the other code cells, it takes only the statements that an answer needs
+    (:mod:`.slicing`).
     """
     read = program(notebook)
     return tuple(_answer(read, student, exercise.id) for exercise in exercises)
 
 
 def attempted(notebook: Notebook, exercises: Iterable[Entry]) -> int:
-    """Return the number of exercises that the student has begun in the notebook."""
+    """Return how many of the exercises the student has begun in the notebook."""
     read = program(notebook)
     found = [place(read, exercise.id) for exercise in exercises]
     return sum(
@@ -59,7 +60,7 @@ def _absent(read: Program, exercise: str) -> tuple[str, ...]:
 
 
 def _looks_like(name: str, asked: str) -> bool:
-    """Return whether a name equals the requested name except for letters from another alphabet."""
+    """Return whether a name differs from the requested name only in letters of another alphabet."""
     if name.isascii() or len(name) != len(asked):
         return False
     return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))
@@ -70,8 +71,8 @@ def _parted(
 ) -> tuple[Sequence[Statement], Sequence[Statement]]:
     """Split a cell into the answer's own statements and all other statements.
 
-    The cell is split only if it also answers other exercises. Otherwise, the whole cell is the
-    answer, because any code in it may be part of the answer.
+    The function splits a cell only if the cell also answers other exercises. Otherwise, the whole
+    cell is the answer, because any of its code may be part of the answer.
     """
     others = {each.answer for each in INDEX.values() if each.id != exercise} - {where.name}
     if not block.binds & others or block.exercise == exercise:

@@ -1,4 +1,4 @@
-"""Find the cell of a notebook that answers an exercise. The first of these cells counts:
+"""Find the notebook cell that answers an exercise. The first match in this list counts:
 
 1. A cell that has the exercise's ``grade_id``, defines the answer and contains more than the stub.
    If there are several, the last one counts, because it overwrote the others in the student's
@@ -19,7 +19,7 @@ from autograd_course.index import INDEX, shares_its_answer
 
 @dataclass(frozen=True)
 class Place:
-    """The index of the cell that contains the answer, the answer's name, and any problems."""
+    """The index of the answer's cell, the answer's name, and any problems."""
 
     index: int
     name: str
@@ -27,7 +27,7 @@ class Place:
 
 
 def place(program: Program, exercise: str) -> Place | None:
-    """Return the place of an answer in the notebook, or ``None`` if the notebook has no answer."""
+    """Return the location of an answer in the notebook, or ``None`` if there is no answer."""
     name = _name(program, exercise)
     tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
     if begun := [i for i in tagged if _begun(program, i, name)]:
@@ -56,7 +56,7 @@ def _begun(program: Program, index: int, name: str) -> bool:
 
 
 def _unreadable(program: Program, name: str) -> list[int]:
-    """Return the cells without an id that are not valid Python, but seem to define the name."""
+    """Return the cells that have no id and are not valid Python, but seem to define the name."""
     defines = re.compile(rf"^(class|def) {re.escape(name)}\b", re.MULTILINE)
     return [
         index
@@ -68,8 +68,8 @@ def _unreadable(program: Program, name: str) -> list[int]:
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
     """Return the last cell that defines the name, preferably one without an exercise id.
 
-    If several exercises use the same name, only the cell directly above the exercise's ``grade(…)``
-    call is considered.
+    If several exercises use the same name, the function considers only the cell directly above the
+    exercise's ``grade(…)`` call.
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]

@@ -18,7 +18,7 @@ from autograd_course.index import INDEX, UnknownExerciseError, known
 from autograd_course.notebook_files import Notebook
 
 GRADER_SUFFIX = "-grade"
-_KEPT = 4000  # maximum characters of a cell to cache: its tree takes 100 times as much memory
+_KEPT = 4000  # cache only cells of at most this many characters: a tree takes 100 times the memory
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Program:
     problems: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)  # finding the lesson, the attempts and the answers all need it
+@lru_cache(maxsize=4)  # called to find the lesson, the attempts and the answers
 def program(notebook: Notebook) -> Program:
     """Parse a notebook's code cells."""
     blocks: list[Block] = []
@@ -85,7 +85,7 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
-# Most cells in a class's notebooks are unchanged cells of the lesson, so a cache saves time.
+# Most cells in a class's notebooks are the same as in the lesson, so a cache saves time.
 _known = lru_cache(maxsize=512)(_block)
 
 

@@ -30,7 +30,7 @@ _KNOWN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__annot
 
 @dataclass(frozen=True)
 class Preamble:
-    """The code that runs before an answer, and any problems with it."""
+    """The code that runs before an answer and any problems with that code."""
 
     source: str
     problems: tuple[str, ...]
@@ -42,7 +42,8 @@ def preamble(
     """Return the statements in other cells that an answer needs.
 
     If a name is defined only below the answer, the student ran the cells in a different order. The
-    definition is then included, and a problem names it. Another problem lists undefined names.
+    preamble then includes the definition, and a problem names it. Another problem lists undefined
+    names.
     """
     wanted = _names(answer)
     first = _slice(above, wanted)

@@ -12,7 +12,7 @@ from autograd_course.errors import CourseError
 
 LONGEST = 100_000  # maximum characters of a cell; an answer has a few thousand
 
-# Calls to these methods run a Function, but they change no object that an answer needs.
+# Calls to these methods run a Function, but do not change any object that an answer needs.
 _SHOWS = {"apply", "backward", "show"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -83,7 +83,7 @@ def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
 
 
 def first_line(node: ast.stmt) -> int:
-    """Return the line number at which a statement begins, including its decorators."""
+    """Return the number of a statement's first line. Decorators are part of the statement."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
@@ -108,7 +108,7 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 def _changed(node: ast.stmt) -> Iterator[str]:
     """Yield the names of the objects that a statement modifies when it runs.
 
-    Code inside functions and classes is ignored.
+    Ignore code inside functions and classes.
     """
     waiting: list[ast.AST] = [node]
     while waiting:

@@ -19,7 +19,7 @@ from autograd_course.functions.replay import Replay
 def checkpoint(
     fn: Callable[..., Any], *args: Any, uses: Sequence[nn.Module] = (), **kwargs: Any
 ) -> Any:
-    """Return ``fn(*args, **kwargs)``, and save only the arguments of ``fn`` for backward.
+    """Return ``fn(*args, **kwargs)`` and save only the arguments of ``fn`` for backward.
 
     With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward recomputes ``y`` with a graph and returns
     ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between forward and backward, ``fn`` has no
@@ -34,16 +34,17 @@ def checkpoint(
     hooks. Twice differentiable: with ``create_graph``, the graph of the recomputation starts at the
     inputs themselves.
 
-    In practice, use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It needs no
-    ``uses``, because it keeps the graph and drops only the saved tensors.
+    In practice, use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It does not
+    need ``uses``, because it keeps the graph and drops only the saved tensors.
 
     Args:
         fn: The callable. If it is a module or a method of a module, ``checkpoint`` finds its
             parameters automatically.
-        args: Its arguments: tensors, other values, and lists, tuples and dictionaries of these.
+        args: The arguments of ``fn``: tensors, other values, and lists, tuples and dictionaries of
+            these.
         uses: The modules whose parameters ``fn`` uses. Needed only if ``fn`` is neither a module
             nor a method of a module.
-        kwargs: Its keyword arguments, of the same types as ``args``.
+        kwargs: The keyword arguments of ``fn``, of the same types as ``args``.
 
     Returns:
         The result of ``fn``.
@@ -98,7 +99,7 @@ class Checkpoint(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: _Call, *inputs: Any) -> tuple[Any, ...]:
-        """Run the call without a graph, and save the inputs."""
+        """Run the call without a graph and save the inputs."""
         ctx.set_materialize_grads(False)
         ctx.call = call
         # Save the tensors. Other values may be attributes of ctx, which autograd does not track.
@@ -108,7 +109,7 @@ class Checkpoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Any, ...]:
-        """Rerun the call with a graph, and differentiate its outputs."""
+        """Rerun the call with a graph and differentiate its outputs."""
         call, needs = ctx.call, ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
         inputs = [other if saved is None else saved for saved, other in pairs]

@@ -32,7 +32,7 @@ class ClippedReLU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ceiling: float = 6.0) -> Tensor:
-        """Return ``x`` clipped to ``[0, ceiling]``, and save a mask of the unclipped elements."""
+        """Return ``x`` clipped to ``[0, ceiling]`` and save a mask of the unclipped elements."""
         ctx.save_for_backward((x > 0) & (x < ceiling))
         return x.clamp(0.0, ceiling)
 

@@ -13,10 +13,10 @@ class ClippedSTE(torch.autograd.Function):
     ``h(x) = min(max(x, -bound), bound)``, so ``∂L/∂x := ∂L/∂y`` where ``|x| ≤ bound``, and 0
     elsewhere.
 
-    At ``±bound`` the gradient also passes, so a weight that was clamped to ``±bound`` can move back
-    inside. (The gradient of ``hardtanh`` is 0 there, and so is the gradient of ``torch.clamp``
-    since PyTorch 2.14.) The Function saves a boolean mask, which takes one byte per element. Twice
-    differentiable: the second derivative is 0.
+    At ``±bound``, the gradient also passes through, so a weight that was clamped to ``±bound`` can
+    move back inside. (The gradient of ``hardtanh`` is 0 there, and so is the gradient of
+    ``torch.clamp`` since PyTorch 2.14.) The Function saves a boolean mask, which takes one byte per
+    element. Twice differentiable: the second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.

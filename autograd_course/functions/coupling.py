@@ -29,11 +29,11 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
     Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original values by rounding errors, which grow from block
-    to block (``test_coupling.py`` shows how much). In half precision, the errors soon become too
-    large. Backward uses the same random numbers and autocast settings as forward, and
-    only forward updates buffers. But if a *later* forward pass changes a running statistic that a
-    block reads, backward reads the new value. Twice differentiable. Under ``create_graph``,
-    backward keeps the graphs of all blocks in memory.
+    to block (``test_coupling.py`` shows how much). In half precision, the errors quickly become too
+    large. Backward uses the same random numbers and autocast settings as forward, and only forward
+    updates buffers. But if a *later* forward pass changes a running statistic that a block reads,
+    backward reads the new value. Twice differentiable. Under ``create_graph``, backward keeps the
+    graphs of all blocks in memory.
 
     Args:
         blocks: Pairs ``(f, g)`` of modules that preserve the shape. Their parameters get gradients.
@@ -109,7 +109,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_1: Tensor, grad_2: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert the blocks from the last to the first, and compute the gradients."""
+        """Invert the blocks from the last to the first and compute the gradients."""
         y1, y2, *_ = ctx.saved_tensors
         collected: dict[Tensor, Tensor] = {}
         for f, g in reversed(ctx.chain.halves):
@@ -121,7 +121,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
 
 class _Chain:
-    """The blocks of one call, and a list of their parameters that require gradients."""
+    """The blocks of one call and a list of their parameters that require gradients."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.halves = [(_Half(f), _Half(g)) for f, g in blocks]

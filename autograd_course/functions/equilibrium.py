@@ -1,4 +1,4 @@
-"""A layer that is repeated until it reaches a fixed point, and the gradient of that fixed point."""
+"""A layer that is repeated until it reaches a fixed point, and the fixed point's gradient."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ class LinearReLU(torch.autograd.Function):
     flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink, the
     gradient is 0.
 
-    Backward only needs to know where ``x Wᵀ + b`` is positive, and ``y`` is positive at the same
+    Backward only needs to know where ``x Wᵀ + b`` is positive, and ``y`` is positive in the same
     places. So forward can clamp ``x Wᵀ + b`` in place. Backward computes gradients only for inputs
     that require them. Twice differentiable.
 

@@ -11,9 +11,9 @@ class GradientReversal(torch.autograd.Function):
 
     Forward: ``y = x``. Backward: ``∂L/∂x = -λ · ∂L/∂y``, with ``λ = strength``.
 
-    Training makes the layers after this Function decrease the loss, and the layers before this
-    Function increase it. By design, this is not the gradient of ``forward``, so pass
-    ``surrogate=lambda x, strength: -strength * x`` to ``diagnose``. The output is a copy. If
+    During training, the layers after this Function learn to decrease the loss, and the layers
+    before it learn to increase the loss. By design, this is not the gradient of ``forward``, so
+    pass ``surrogate=lambda x, strength: -strength * x`` to ``diagnose``. The output is a copy. If
     ``forward`` returned ``x`` itself, PyTorch would turn the output into a view of ``x``. Twice
     differentiable: the second derivative is the derivative of ``backward``.
 

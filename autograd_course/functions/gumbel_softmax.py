@@ -59,7 +59,7 @@ class GumbelSoftmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of the soft sample, which is equal for ``logits`` and ``noise``."""
+        """Return the gradient of the soft sample, the same for ``logits`` and ``noise``."""
         logits, noise = ctx.saved_tensors
         p = ((logits + noise) / ctx.temperature).softmax(-1)
         grad = softmax_vjp(p, grad_output) / ctx.temperature

@@ -58,7 +58,7 @@ def linear_cross_entropy(
         weight: ``(V, D)``, with the same dtype as ``input``.
         target: ``(...)``, one integer class per row.
         bias: ``(V,)``, with the same dtype as ``input``, or None.
-        ignore_index: Rows with this target have a loss of 0 and are left out of the mean.
+        ignore_index: Rows with this target have a loss of 0 and do not count in the mean.
         label_smoothing: ``ε``, from 0 to 1.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         chunk: The number of rows in a chunk. The last chunk can be smaller.

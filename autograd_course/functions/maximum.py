@@ -37,7 +37,7 @@ class Max(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return the maximum over ``dim``, and save a mask of the elements equal to it."""
+        """Return the maximum over ``dim`` and save a mask of the elements equal to it."""
         largest = x.amax(dim, keepdim=True)
         ctx.save_for_backward(x == largest)
         ctx.dim = dim

@@ -1,4 +1,4 @@
-"""The random noise for the Gumbel-softmax."""
+"""Random noise for the Gumbel-softmax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tens
     If ``u`` is 0, the noise is -inf, and this entry is never sampled.
 
     Args:
-        like: The noise has the shape, the dtype and the device of this tensor.
+        like: A tensor with the shape, dtype and device that the noise should have.
         generator: A ``torch.Generator``. Pass one with a fixed seed to get reproducible noise.
 
     Returns:

@@ -110,14 +110,14 @@ class PackedReLU(torch.autograd.Function):
 
 
 class PackedDropout(torch.autograd.Function):
-    """Compute dropout, and save one bit per element.
+    """Compute dropout and save one bit per element.
 
     Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, and 1
     otherwise. Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
 
-    The Function draws the mask with the random generator of the device of ``x``. From the same
-    generator state, ``torch.dropout`` draws a different mask. The Function saves ``⌈n / 8⌉`` bytes.
-    Twice differentiable.
+    The Function draws the mask from PyTorch's random generator for the device of ``x``. From the
+    same generator state, ``torch.dropout`` draws a different mask. The Function saves ``⌈n / 8⌉``
+    bytes. Twice differentiable.
 
     Args:
         x: Any shape, real floating-point dtype.
@@ -149,7 +149,7 @@ class PackedDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Set the same elements of ``grad_output`` to 0, and scale the other elements."""
+        """Set the same elements of ``grad_output`` to 0 and scale the other elements."""
         (packed,) = ctx.saved_tensors
         return _dropped(unpack_bits(packed, grad_output.shape), grad_output, ctx.scale), None
 

@@ -9,8 +9,8 @@ from torch import Tensor
 class ToPolar(torch.autograd.Function):
     """Convert Cartesian to polar coordinates.
 
-    Forward: ``r = √(x² + y²)`` and ``θ = atan2(y, x)``. Backward, in which each input gets a
-    gradient from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
+    Forward: ``r = √(x² + y²)`` and ``θ = atan2(y, x)``. In backward, each input gets a gradient
+    from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
     At the origin, no derivative exists. There ``backward`` returns ``∂L/∂x = g_r`` and

@@ -70,8 +70,8 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf on which the outputs depend other than through ``inputs``, or None."""
-    # Compare nodes and not tensors, because saved-tensor hooks may return a different tensor.
+    """Return a leaf that the outputs depend on by a path that avoids ``inputs``, or None."""
+    # Compare nodes instead of tensors, because saved-tensor hooks may return a different tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]
     while nodes:

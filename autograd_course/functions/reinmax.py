@@ -43,7 +43,7 @@ class ReinMax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, noise: Tensor) -> Tensor:
-        """Return the one-hot sample, and save it with ``logits``."""
+        """Return the one-hot sample and save it with ``logits``."""
         choice = (logits + noise).argmax(-1)
         y = one_hot(choice, logits.shape[-1]).to(logits.dtype)
         ctx.save_for_backward(logits, y)

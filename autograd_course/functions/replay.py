@@ -17,7 +17,7 @@ class Replay:
     also stores the autocast settings, and the old values of all buffers of ``modules`` that ``fn``
     changes, such as the running mean of a batch norm. ``again`` reruns ``fn`` under these
     conditions. Then it restores the caller's random states and the modules' buffers, so that each
-    batch counts once.
+    batch counts only once.
 
     ``again`` does not restore Python's and NumPy's random states or any other state of ``fn``.
     """
@@ -32,7 +32,7 @@ class Replay:
         self._autocasts: list[dict[str, Any]] = []
 
     def first(self, *args: Any, **kwargs: Any) -> Any:
-        """Return ``fn(*args, **kwargs)``, and store the conditions under which it ran."""
+        """Return ``fn(*args, **kwargs)`` and store the conditions under which it ran."""
         devices = _devices((args, kwargs))
         self._autocasts = [_autocast(kind) for kind in {device.type for device in devices}]
         states = [(device, _random_state(device)) for device in devices]
@@ -99,7 +99,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Replace buffers of modules with copies of ``buffers`` inside the ``with`` block."""
+    """Replace the modules' buffers with copies of ``buffers`` inside the ``with`` block."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

@@ -37,4 +37,4 @@ class SignSTE(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         """Return ``grad_output``."""
-        return grad_output.clone()  # a copy, so that changing it changes no other gradient
+        return grad_output.clone()  # a copy, so that changing it does not change another gradient

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Sinh(torch.autograd.Function):
-    """Compute the hyperbolic sine, and save only the output.
+    """Compute the hyperbolic sine and save only the output.
 
     Forward: ``y = sinh(x)``. Backward: ``∂L/∂x = √(1 + y²) · ∂L/∂y``, which equals
     ``cosh(x) · ∂L/∂y`` because ``cosh² - sinh² = 1``.

@@ -16,7 +16,7 @@ class SmoothMaximum(torch.autograd.Function):
     To support the transforms of ``torch.func``, this class has separate methods ``forward`` and
     ``setup_context``, a generated vmap rule, and a ``jvp``. Because of the ``jvp``,
     ``torch.compile`` breaks the graph at this Function. Backward computes gradients only for inputs
-    that require them. Twice differentiable, also in forward-over-reverse mode.
+    that require them. Twice differentiable, including in forward-over-reverse mode.
 
     Args:
         x: At least one dim, real floating-point dtype.

@@ -35,14 +35,14 @@ class SoftRank(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, temperature: float = 1.0) -> Tensor:
-        """Return the soft ranks along the last dim, and save ``x``."""
+        """Return the soft ranks along the last dim and save ``x``."""
         ctx.save_for_backward(x)
         ctx.temperature = temperature
         return 0.5 + above(x, temperature).sum(-1)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the term for an element's own rank minus the term for all ranks."""
+        """Return the term from each element's own rank, minus the term from all ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature

@@ -34,7 +34,7 @@ class SoftThreshold(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, threshold: Tensor) -> Tensor:
-        """Return the shrunken ``x``, and save the sign of the output."""
+        """Return the shrunken ``x`` and save the sign of the output."""
         beyond = torch.where(x.abs() > threshold, x.sign(), 0)
         ctx.save_for_backward(beyond)
         ctx.shape = threshold.shape

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Softplus(torch.autograd.Function):
-    """Compute a smooth ``max(x, 0)``, and save only the output.
+    """Compute a smooth ``max(x, 0)`` and save only the output.
 
     Forward: ``y = log(1 + exp(x))``. Backward: ``∂L/∂x = σ(x) · ∂L/∂y``, where
     ``σ(x) = 1 - exp(-y)``.

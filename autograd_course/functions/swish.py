@@ -57,7 +57,7 @@ class LearnedSwish(torch.autograd.Function):
     Args:
         x: Any shape, real floating-point dtype.
         beta: The slope, with the same dtype as ``x`` and a shape that broadcasts to ``x``: a 0-dim
-            tensor for one slope, or ``(C,)`` for one slope for each channel in the last dim.
+            tensor for one slope, or ``(C,)`` for one slope per channel (the last dim).
 
     Returns:
         The activation, with the same shape and dtype as ``x``.

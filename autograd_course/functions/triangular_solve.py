@@ -41,7 +41,7 @@ class TriangularSolve(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-        """Return ``T⁻¹ B``, and save it with ``T``."""
+        """Return ``T⁻¹ B`` and save it with ``T``."""
         found = scipy.linalg.solve_triangular(T.numpy(force=True), B.numpy(force=True), lower=lower)
         X = torch.as_tensor(found, device=B.device)
         ctx.save_for_backward(T, X)

@@ -1,4 +1,4 @@
-"""Grade answers to the exercises of the course, show hints, and save the learner's progress."""
+"""Grade answers to the course's exercises, show hints, and save the learner's progress."""
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import Exercise

@@ -1,4 +1,4 @@
-"""All exercises of the course, by id. Each exercise is imported on first use."""
+"""The course's exercises, keyed by id. Each exercise is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_course.index import INDEX, known
 
 
 class Catalogue(Mapping[str, Exercise]):
-    """A mapping from ids to exercises, in the order of the course."""
+    """A mapping from ids to exercises, in course order."""
 
     def __getitem__(self, exercise_id: str) -> Exercise:
         return _loaded(exercise_id)

@@ -24,7 +24,7 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # with more outputs than this, the other orders are not tried
+MOST_ORDERED = 4  # try other orders only for at most this many outputs
 RTOL, ATOL = 1e-7, 1e-9  # for float64; reordering the same operations changes a result by much less
 EXACT = 1e-12  # relative tolerance if every value of a float64 result fits in float32
 
@@ -104,14 +104,15 @@ def recognized(
 ) -> str:
     """Return the sentence about the first suspect with the same results, or ``""`` if none matches.
 
-    ``earlier`` holds inputs for which the answer is correct, and the correct results. A suspect
-    must give these results too. Otherwise, it is a different mistake that has the same effect on
-    ``inputs``.
+    ``earlier`` holds inputs for which the answer is correct, each with the correct results. A
+    suspect must give these results too. Otherwise, it is a different mistake that has the same
+    effect on ``inputs``.
 
-    Pass the same tolerances with which you found that the results are wrong. With larger
+    Pass the same tolerances that you used when you found the results to be wrong. With larger
     tolerances, a suspect that is correct on these inputs would match.
 
-    Where a suspect's results contain nan or infinity, the answer's results must contain the same.
+    Where a suspect's results contain nan or infinity, the answer's results must contain the same
+    value.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None and all(

@@ -1,4 +1,4 @@
-"""Define the kinds of exercises, and load an exercise from its module."""
+"""Define the kinds of exercises and load an exercise from its module."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def is_by_values(check: Check) -> bool:
 
 _BY_VALUES = "by_values"
 
-# An answer fails if it breaks one of these rules, even if the doctor only warns. They require that
-# each gradient from ``backward`` has the dtype, the device and the shape of its input, and that a
-# gradient flows through each output that depends on the inputs.
+# An answer fails if it breaks one of these rules, even if the doctor only warns. They require each
+# gradient from ``backward`` to have the dtype, device and shape of its input. They also require a
+# gradient to flow through each output that depends on the inputs.
 CONTRACT = (
     "gradient-dtype",
     "gradient-device",
@@ -68,21 +68,21 @@ class Exercise:
     """The fields that all exercises have.
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
-    from a nudge to nearly the answer. The module of the exercise does not declare the ``id``,
+    from a nudge to almost the whole answer. The module of the exercise does not declare the ``id``,
     ``lesson``, ``title`` or ``hints``. :func:`declared` takes them from the module's path and
     docstring.
 
     ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
-    is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own
-    idea or several conditions at once, and *hard* if it needs a derivation or a design with several
-    steps. ``minutes`` is the time that a learner needs after reading the lesson. It must agree with
-    the model in ``tools/minutes.py``. ``section`` is the heading of the section to reread, and
-    ``section_is_on_backward`` says whether this section is only about backward. ``needs_sections``
-    lists the other sections that the exercise needs, in its lesson or in an earlier one. An
-    exercise that needs an extra section gets a star. An ``optional`` exercise is for more practice
-    and is not part of the core path. ``constraints`` is one sentence, without its period, that
-    describes the requirements besides correct values. ``needs`` returns a sentence that names a
-    missing tool, or ``None`` if this machine can grade an answer.
+    is *easy* if it applies one pattern from the lesson. It is *medium* if it needs the learner's
+    own idea or several conditions at once, and *hard* if it needs a derivation or a design with
+    several steps. ``minutes`` is the time that a learner needs after reading the lesson. It must
+    agree with the model in ``tools/minutes.py``. ``section`` is the heading of the section to
+    reread, and ``section_is_on_backward`` says whether this section is only about backward.
+    ``needs_sections`` lists the other sections that the exercise needs, in its lesson or in an
+    earlier one. An exercise that needs an extra section gets a star. An ``optional`` exercise is
+    for more practice and is not part of the core path. ``constraints`` is one sentence, without its
+    period, that describes the requirements besides correct values. ``needs`` returns a sentence
+    that names a missing tool, or ``None`` if this machine can grade an answer.
     """
 
     id: str = ""
@@ -110,7 +110,7 @@ class Exercise:
 class Sampled(Exercise):
     """An exercise whose answer is compared with a reference on random inputs.
 
-    ``reference`` has the same arguments as the answer. ``samplers`` maps names to functions. Each
+    ``reference`` takes the same arguments as the answer. ``samplers`` maps names to functions. Each
     function takes ``rng`` and draws inputs of one kind, such as one shape or one omitted argument.
     The simplest sampler comes first. ``suspects`` are common mistakes, each of which is a callable
     with the arguments of the reference. If an answer gives the same results as a suspect, the
@@ -124,7 +124,7 @@ class Sampled(Exercise):
     seconds: float | None = None
 
     def samples(self, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-        """Draw inputs from each sampler. The global random state has no effect on them."""
+        """Draw inputs from each sampler, independently of the global random state."""
         seed = zlib.crc32(self.id.encode()) if seed is None else seed
         return {
             name: draw(torch.Generator().manual_seed(seed + i))
@@ -133,7 +133,7 @@ class Sampled(Exercise):
 
     @property
     def arguments(self) -> str:
-        """The arguments of the answer as text, such as ``x, ceiling=6.0``."""
+        """The answer's arguments as text, such as ``x, ceiling=6.0``."""
         parameters = inspect.signature(self.reference).parameters.values()
         plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
         return ", ".join(map(str, plain))
@@ -146,18 +146,18 @@ class FunctionExercise(Sampled):
     The expected results are the values of ``reference`` and the gradients that autograd computes
     for ``reference``. For a straight-through estimator, the expected gradients are those of
     ``surrogate``, a callable with the same arguments. ``intentional`` names rules that the exercise
-    breaks on purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in
-    addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings this exercise ignores. If
-    ``double_backward`` is true, the second derivatives must also be correct. Otherwise the learner
-    sees no warning about second derivatives. ``gradient_suspects`` have the right values, and their
-    gradients show common mistakes. If the gradients are correct, ``checks`` test the constraints of
-    this exercise. Each check is ``(Function, inputs) -> Finding | None``. ``causes`` are further
-    checks, which run after ``diagnose`` has found a mistake. If such a check returns a finding
-    under the same rule, the learner sees its hint, which names the cause in this exercise.
-    ``modeled_on`` names the public bug on which a repair exercise is modeled. Learners see this
-    name after they pass the exercise. ``methods`` are the required methods besides forward and
-    backward: ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in
-    ``methods``, the exercise accepts answers with and without it.
+    breaks on purpose. ``asked`` adds rules to :data:`CONTRACT`. An answer that breaks one of them
+    fails, even if the doctor only warns. ``accepted`` names rules whose warnings this exercise
+    ignores. If ``double_backward`` is true, the second derivatives must also be correct. Otherwise
+    the learner sees no warning about second derivatives. ``gradient_suspects`` return the right
+    values, and their gradients show common mistakes. If the gradients are correct, ``checks`` test
+    the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
+    ``causes`` are further checks, which run after ``diagnose`` has found a mistake. If such a check
+    returns a finding under the same rule, the learner sees its hint, which names the cause in this
+    exercise. ``modeled_on`` names the public bug that a repair exercise is modeled on. Learners see
+    this name after they pass the exercise. ``methods`` are the required methods besides forward and
+    backward: ``"setup_context"``, ``"vmap"`` or ``"jvp"``. If ``methods`` does not contain
+    ``"setup_context"``, an answer may or may not have this method.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -173,7 +173,7 @@ class FunctionExercise(Sampled):
 
     @property
     def every_check(self) -> tuple[Check, ...]:
-        """The checks of the constraints, and then the checks that name a cause."""
+        """The checks of the constraints, followed by the checks that name a cause."""
         return (*self.checks, *self.causes)
 
     def signature(self, *, separate: bool = False) -> str:
@@ -188,7 +188,7 @@ class FunctionExercise(Sampled):
     def is_failed_by(self, finding: Finding) -> bool:
         """Return whether this finding makes an answer fail.
 
-        Errors do, and so do warnings of required rules.
+        Errors do, and so do warnings about required rules.
         """
         if finding.severity == "error":
             return True
@@ -204,11 +204,11 @@ class RoutineExercise(Sampled):
     """An exercise in which the learner writes a plain function, such as a training run.
 
     The grader compares the answer's results with the results of ``reference``, with the tolerances
-    ``rtol`` and ``atol``. ``raising`` are suspects that raise an exception: if an answer raises the
-    same exception, the learner sees the suspect's key. ``container`` is the required type of the
-    collection of results, or ``None`` if any type is allowed. ``trials`` are experiments that run
-    if the results are correct. Each trial is ``routine -> Verdict | None``. An exercise with only
-    trials has no samplers.
+    ``rtol`` and ``atol``. ``raising`` maps sentences to suspects that raise an exception. If an
+    answer raises the same exception, the learner sees the sentence. ``container`` is the required
+    type of the collection of results, or ``None`` if any type is allowed. ``trials`` are
+    experiments that run if the results are correct. Each trial is ``routine -> Verdict | None``. An
+    exercise with only trials has no samplers.
     """
 
     raising: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -224,9 +224,10 @@ class LocatingExercise(Exercise):
 
     The statement numbers the lines and labels the experiments with letters. ``wrong_lines``
     contains the line numbers that are correct answers, usually one number. For every other line,
-    ``lines`` explains why it is not the mistake. ``experiment`` is the letter of the experiment
-    that reveals the mistake. For every other experiment, ``experiments`` explains why it does not
-    reveal the mistake. ``rule`` is the ``diagnose`` rule that describes the mistake.
+    ``lines`` explains why that line is not the mistake. ``experiment`` is the letter of the
+    experiment that reveals the mistake. For every other experiment, ``experiments`` explains why
+    that experiment does not reveal it. ``rule`` is the ``diagnose`` rule that describes the
+    mistake.
     """
 
     rule: str
@@ -242,7 +243,7 @@ class PredictionExercise(Exercise):
 
     ``outcome`` runs the code of the statement and returns the correct numbers. ``mistakes`` maps
     pairs to explanations. A pair consists of the number of a question, starting at 1, and a common
-    wrong number.
+    wrong answer.
     """
 
     outcome: Callable[[], Sequence[float]]

@@ -47,7 +47,7 @@ def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
     The progress file records how many hints you have seen. If you have seen all hints, you get the
-    last hint.
+    last one again.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.

@@ -79,8 +79,8 @@ def leaderboard(
 
     The inputs are random ``q``, ``k`` and ``v`` of shape ``(1, heads, length, width)``, float32, on
     the GPU if there is one. The time is the best of three passes. The memory is the peak size of
-    all tensors except the inputs. The progress file saves each run, so that the table also shows
-    your best time so far.
+    all tensors except the inputs. The function saves each run in the progress file, so the table
+    also shows your best time so far.
 
     Args:
         entrants: A dictionary that maps names to Functions, or to callables of ``q, k, v``. If an
@@ -88,7 +88,7 @@ def leaderboard(
             shows the error.
         heads: The number of heads.
         length: The number of queries, which is also the number of keys.
-        width: The number of elements of each query, key and value.
+        width: The number of elements in each query, key and value.
 
     Returns:
         A table, sorted by peak memory.
@@ -128,7 +128,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Measure forward and backward. Return their cost, or the reason why they failed."""
+    """Measure forward and backward. Return their cost, or the reason for a failure."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -29,7 +29,7 @@ def limit_in_seconds() -> float:
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:
-    """Run a step on each sample with a time limit, and return the first verdict on a mistake."""
+    """Run a step on each sample with a time limit. Return the first verdict on a mistake."""
     for name, inputs in samples.items():
         with time_limit(limit_in_seconds() if seconds is None else seconds):
             verdict = step(inputs)
@@ -39,7 +39,7 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
 
 
 def before(samples: Samples, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the samples that come before the sample with these inputs."""
+    """Yield the samples before the one with these inputs."""
     yield from takewhile(lambda other: other is not inputs, samples.values())
 
 

@@ -1,4 +1,4 @@
-"""Create the web addresses of lessons and of pages about rules."""
+"""Build the URLs of lessons and of pages about rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson that contains a section, or ``""`` for any other text."""
+    """Return the URL of the lesson that contains a section, or ``""`` for any other text."""
     number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
     stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""
 
 
 def to_rule(rule: str) -> str:
-    """Return the address of a rule's page, or ``""`` if it has none."""
+    """Return the URL of a rule's page, or ``""`` if the rule has none."""
     return f"{_FILES}/docs/rules.md#{rule}" if rule in RULES else ""

@@ -2,8 +2,8 @@
 
 An answer is code that a learner wrote. It can be unfinished or wrong, run forever, print thousands
 of lines, or change global state. The grader itself can fail too. A learner should see one sentence
-about the first thing to change. The report should never blame the learner for a problem with the
-grader or the machine. So an answer goes through these steps:
+about the first thing to change. The report should never blame the learner for a problem in the
+grader or on the machine. So an answer goes through these steps:
 
 1. **Find the exercise.** The catalogue imports only the module of this exercise. A call with an
    unknown exercise or without an answer ends here, with a result instead of an exception.
@@ -15,12 +15,12 @@ grader or the machine. So an answer goes through these steps:
    results. Here, the witness runs the answer in this process. The classroom's judge
    (``autograd_classroom.judge``) follows the same steps, but its witness uses a sandbox.
 4. **Find the cause of an exception.** If the answer raises because a package or tool is missing,
-   the answer is not at fault (:class:`.verdict.MissingRequirement`). When the time is up, the
+   the answer is not at fault (:class:`.verdict.MissingRequirement`). If the time runs out, the
    answer is at fault only if its own code was running. Every other exception is the grader's fault.
 5. **Read the source.** A correct answer earns no points if its source uses forbidden code
    (:mod:`.reading`). The classroom grader also reads the source, with the same tables.
-6. **Offer a repair.** For a wrong answer, the grader can search for a change that makes it correct.
-   The search starts when the report first needs the change.
+6. **Offer a repair.** For a wrong answer, the grader can search for a change that corrects it. The
+   search starts when the report first needs the change.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
 8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
@@ -75,7 +75,7 @@ from autograd_course.learner.store import update
 
 
 class _Nothing:
-    """The default value of ``answer``. It shows that the caller did not pass an answer."""
+    """The default value of ``answer``. It means that the caller did not pass an answer."""
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
@@ -91,8 +91,8 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
             such as ``"1a"``, or numbers.
 
     Returns:
-        A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id
-        and a missing argument also give a result instead of an exception. After the second wrong
+        A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id or
+        a missing argument also produces a result instead of an exception. After the second wrong
         answer, the result names the line to change. After the third, it also explains the mistake
         in that line. After the third hint, it shows the change that repairs the answer.
 
@@ -123,7 +123,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return a note that lists the lines of a correct answer that an instructor should check."""
+    """Return a note that lists which lines of a correct answer an instructor should check."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
@@ -135,7 +135,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     Args:
         exercise: The exercise.
         answer: The object that the learner passed to ``grade``.
-        seed: The seed for drawing the inputs, or ``None`` for the usual seed of the exercise.
+        seed: The seed for drawing the inputs, or ``None`` for the exercise's usual seed.
     """
     printed = Printed()
     try:
@@ -184,7 +184,7 @@ def result_of(
 ) -> Result:
     """Convert a verdict to the result that a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # If the grader could not judge a Function, the message helps more than a lesson to reread.
+    # If the grader could not judge a Function, the message helps more than a section to reread.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
     section = section_to_read(exercise, rule) if is_judged else None
     return Result(

@@ -11,7 +11,7 @@ from autograd_course.grader.comparison import agrees
 
 TRIES = 2  # after this many different wrong guesses, the learner sees the result
 
-# The wrong guesses in this session. The key is a cell and its result.
+# The wrong guesses in this session. Each key is a cell's id and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 
 

@@ -29,7 +29,7 @@ _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 class Part(NamedTuple):
     """One line of the report and the rows below it. ``share`` is the filled fraction of the bar.
 
-    Plain text shows the rows only for the lesson that is ``current``.
+    Plain text shows the rows only for the ``current`` lesson.
     """
 
     title: str
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def following(self) -> Entry | None:
-        """The first exercise that has not passed, or ``None``. Optional exercises come last."""
+        """The first exercise not yet passed, or ``None``. Optional exercises come last."""
         return following(self.state)
 
     @property
@@ -122,7 +122,8 @@ class Progress:
         """Return a part with four cells for each knowledge check: mark, lesson, title, answers.
 
         For the course bank, the total is the number of questions in one draw, or the number of
-        questions that the learner has answered if that is larger. Votes do not change a mark.
+        questions that the learner has answered if that number is larger. Votes do not affect the
+        mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
@@ -154,7 +155,7 @@ class Progress:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the rows as lines of text. Pad all columns except the last to equal width."""
+    """Return the rows as lines of text. Pad each column except the last to a fixed width."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
@@ -182,7 +183,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the number of attempts and hints, and a note if a later answer was wrong."""
+    """Return the numbers of attempts and hints, with a note if a later answer was wrong."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -201,7 +202,7 @@ def progress() -> Progress:
     """Show the exercises that you have passed, your points, and the sections to reread.
 
     Returns:
-        The progress that the learner's progress file records. A notebook displays it as HTML.
+        The progress recorded in your progress file. A notebook displays it as HTML.
 
     Example:
         >>> from autograd_course import progress
@@ -213,7 +214,7 @@ def progress() -> Progress:
 
 
 def reset(exercise_id: str) -> Progress:
-    """Delete the attempts, the result and the hints of one exercise.
+    """Delete the attempts, the result and the hints recorded for one exercise.
 
     Raises :class:`~autograd_course.index.UnknownExerciseError` for an unknown id.
     """

@@ -1,4 +1,4 @@
-"""Search for a change that makes a wrong answer correct, and check the changed answer."""
+"""Search for a change that corrects a wrong answer, and check the changed answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER_SEED = 20  # the seed for inputs that the search has not seen
 
 
 def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
-    """Search for a change that makes an answer correct. Return ``None`` if none is found in time.
+    """Search for a change that corrects an answer. Return ``None`` if none is found in time.
 
     Args:
         exercise: A :class:`FunctionExercise` or a :class:`RoutineExercise`. For any other exercise,

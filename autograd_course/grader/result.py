@@ -78,12 +78,12 @@ class Result:
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The search is a callable, which cannot be sent to another process.
+        # ``search`` is a callable, and pickle cannot send it to another process.
         return {**self.__dict__, "search": None}
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change that makes a wrong answer correct, if the search finds one.
+        """The change that corrects a wrong answer, if the search finds one.
 
         The first access starts the search, which takes at most a second.
         """
@@ -104,14 +104,14 @@ class Result:
 
     @property
     def _only_kept(self) -> bool:
-        """Whether this answer is empty although an earlier answer passed."""
+        """Whether this answer is empty even though an earlier answer passed."""
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the text below the headline, as (label, text) pairs.
 
-        The text says how to get the next hint. If ``in_shell`` is true, it names a shell command
-        instead of a function call.
+        The text says how to get the next hint. If ``in_shell`` is true, the text names a shell
+        command instead of a function call.
         """
         rule = self.finding.rule if self.finding else ""
         yield Heading(rule, to_rule(rule)) if rule else "", sentence(self._message)
@@ -171,7 +171,7 @@ class Result:
                     yield "there", ", and ".join(self.repair.kinds)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict immediately. Show the repair as soon as the search has found it."""
+        """Show the verdict immediately, and the repair as soon as the search has found it."""
         # This import takes a tenth of a second, and only notebooks need it.
         from IPython import display
 
@@ -204,7 +204,7 @@ class Result:
 
 
 def _short(warning: Finding) -> str:
-    """Return the name of a warning's rule, and the first sentence of the warning's message."""
+    """Return the name of a warning's rule and the first sentence of the warning's message."""
     return f"{warning.rule}: {re.split(r'(?<=[.]) ', sentence(warning.message))[0]}"
 
 

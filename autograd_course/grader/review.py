@@ -18,7 +18,7 @@ STATEMENT = "the statement of the exercise"  # what to reread if forward is wron
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which exercises that have not passed."""
+    """A rule that answers broke: how often, and in which unpassed exercises."""
 
     rule: str
     times: int

@@ -11,12 +11,12 @@ CLEARANCE = 0.05  # much larger than the step of any finite difference
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return random numbers from the standard normal distribution, in the given shape."""
+    """Return a tensor of this shape with random numbers from the standard normal distribution."""
     return torch.randn(shape, generator=rng, dtype=torch.float64, device="cpu")
 
 
 def positive(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return random numbers between 0.5 and 2."""
+    """Return a tensor of random numbers between 0.5 and 2."""
     return 0.5 + 1.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device="cpu")
 
 

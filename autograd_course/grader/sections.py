@@ -40,11 +40,11 @@ _OF_FORWARD = ("forward-mismatch", "forward-raises")
 
 
 def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
-    """Return the last section about the rule, up to and including the lesson of the exercise.
+    """Return the last section about the rule in the exercise's lesson or an earlier lesson.
 
-    If only later lessons cover the rule, return the first of their sections. If no lesson covers
-    the rule, return the section that the exercise names. If forward is wrong, do not return a
-    section about backward.
+    If only later lessons cover the rule, return the first section about it. If no lesson covers the
+    rule, return the section that the exercise names. If forward is wrong, do not return a section
+    about backward.
     """
     if rule in _OF_FORWARD and exercise.section_is_on_backward:
         return None

@@ -1,6 +1,6 @@
-"""Build suspects for ``gradient_suspects``, and look at what ``backward`` returns.
+"""Build suspects for ``gradient_suspects``, and call ``backward`` directly.
 
-A suspect is a callable with the right values, whose gradients show one common mistake.
+A suspect is a callable that returns the right values, but whose gradients show one common mistake.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Grads = tuple[Tensor, ...]
 def mistaken(right: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
     """Return a suspect that combines the values of ``right`` with a wrong ``backward``.
 
-    ``backward`` takes a tuple of all inputs, and then the gradient of each output. The gradients
-    that it returns belong to the first inputs. The other inputs get ``None``.
+    ``backward`` takes a tuple of all inputs, and then the gradient of each output. It returns
+    gradients for the first inputs, and the remaining inputs get ``None``.
     """
 
     class Mistaken(Function):
@@ -41,7 +41,7 @@ def mistaken(right: Callable[..., Any], backward: Callable[..., Any]) -> Callabl
 
 
 def returning(right: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Do the same as :func:`mistaken` for a ``backward`` that takes each input separately."""
+    """Do the same as :func:`mistaken`, for a ``backward`` with the inputs as separate arguments."""
     return mistaken(right, lambda inputs, *grads: backward(*inputs, *grads))
 
 

@@ -1,6 +1,6 @@
 """The verdict on one answer: a status, a reason, and the evidence.
 
-A :class:`Reason` is data. The grader looks at the type of a reason and never at a sentence. At
+A :class:`Reason` is data. The grader looks only at the type of a reason, never at a sentence. At
 the end, :func:`describe` writes the sentence. So no code depends on the wording of a sentence.
 """
 
@@ -122,7 +122,7 @@ class Unwritten(NotAttempted):
 
 @dataclass(frozen=True)
 class NotAttemptedBecause(NotAttempted):
-    """A trial of the exercise, or the code that looked for the answer, wrote this sentence."""
+    """A trial of the exercise or the code that looked for the answer wrote this sentence."""
 
     text: str
 
@@ -179,7 +179,7 @@ class CodeRaised(Wrong):
 
 @dataclass(frozen=True)
 class Stopped(Wrong):
-    """The answer's own code was running when the time was up, at ``line``.
+    """The time ran out while the answer's own code was running, at ``line``.
 
     The environment variable ``variable`` sets a different limit.
     """
@@ -209,7 +209,7 @@ class LineIsRight(Wrong):
 
 @dataclass(frozen=True)
 class ExperimentIsBlind(Wrong):
-    """The learner found the wrong line, but the chosen experiment does not reveal the mistake."""
+    """The learner found the faulty line, but the chosen experiment does not reveal the mistake."""
 
     line: str
     experiment: str
@@ -235,7 +235,7 @@ class Mispredicted(Wrong):
 
 @dataclass(frozen=True)
 class WrongBecause(Wrong):
-    """A trial of the exercise, or the code that ran the answer, wrote this sentence."""
+    """A trial of the exercise or the code that ran the answer wrote this sentence."""
 
     text: str
 
@@ -249,7 +249,7 @@ class ForbiddenCode(Wrong):
 
 @dataclass(frozen=True)
 class OutOfTime(GraderFailed):
-    """Grading took too long, but not because of the answer. ``variable`` sets another limit."""
+    """Grading took too long, but not because of the answer. ``variable`` sets a different limit."""
 
     seconds: float
     variable: str = ""
@@ -280,14 +280,14 @@ class InternalError(GraderFailed):
 
 @dataclass(frozen=True)
 class Hindered(GraderFailed):
-    """The grader failed while it graded this answer, but it does not fail on a correct answer."""
+    """The grader failed on this answer, but it does not fail on a correct answer."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class GraderFailedBecause(GraderFailed):
-    """A trial of the exercise, or the code that ran the answer, wrote this sentence."""
+    """A trial of the exercise or the code that ran the answer wrote this sentence."""
 
     text: str
 
@@ -332,7 +332,7 @@ _NOTHING = {
 
 
 def describe(reason: Reason) -> str:  # one case for each reason
-    """Return the sentence that describes a reason. Its first letter can be lowercase."""
+    """Return the sentence that describes a reason. It may begin with a lowercase letter."""
     match reason:
         case FunctionAgrees(truth, constraints, samples, model):
             modeled = f" Modeled on {model}." if model else ""
@@ -458,8 +458,8 @@ class Verdict:
     about an answer that passed. ``printed`` is the answer's output in one forward and one backward
     pass. ``remarks`` tells the instructor about code that no answer needs. If the gradients of a
     wrong answer are correct, ``also`` contains the other rules that it breaks. Partial credit
-    depends on these rules. ``search`` finds a change that makes a wrong answer correct. It runs in
-    the process that judged the answer.
+    depends on these rules. ``search`` finds a change that corrects a wrong answer. It runs in the
+    process that judged the answer.
     """
 
     reason: Reason
@@ -508,5 +508,5 @@ def failed(text: str) -> Verdict:
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Convert a finding to a verdict, and keep ``None``."""
+    """Convert a finding to a verdict. Return ``None`` if there is no finding."""
     return None if finding is None else Verdict(RuleBroken(finding))

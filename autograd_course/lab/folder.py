@@ -8,7 +8,7 @@ FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
 # The launcher writes this page, which lists the lessons and shows the learner's progress.
 OVERVIEW = Path("your_course.md")
 REPOSITORY = Path(__file__).parents[2]
-# The package does not contain the notebooks and exercises. This command gets them.
+# The package does not contain the notebooks and exercises. This command downloads them.
 GET = "git clone https://github.com/autograd-course/autograd_course"
 
 

@@ -51,9 +51,9 @@ def serve(
 
     ``notebook`` is relative to ``folder``. ``overview`` returns a page in Markdown, which the first
     window shows next to the notebook. If ``port`` is in use, the server takes the next free port.
-    With port 0, it takes any free port. ``say`` is called with each line that the user should see.
-    One line is the URL with its token, which is passed as soon as the server answers requests. All
-    kernels are shut down before the function returns.
+    With port 0, it takes any free port. The function calls ``say`` with each line that the user
+    should see. As soon as the server answers requests, it passes the URL with its token. Before it
+    returns, it shuts down all kernels.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
@@ -118,7 +118,8 @@ def write_overview(folder: Path, overview: Callable[[], str]) -> None:
 def arrange_first_window(notebook: Path, workspaces: Path) -> None:
     """Show the page to the left of ``notebook``, unless JupyterLab restores an earlier layout.
 
-    In the sidebar, the page stays visible when the learner clicks a link that opens a notebook.
+    The page is in the sidebar, so it stays visible when the learner clicks a link that opens a
+    notebook.
     """
     manager = WorkspacesManager(str(workspaces))
     if manager.load("default")["data"]:

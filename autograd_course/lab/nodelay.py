@@ -1,9 +1,9 @@
 """A Jupyter server extension that sends each kernel message without delay.
 
 Jupyter leaves Nagle's algorithm on for the kernel websocket. So a small message waits until the
-previous message is acknowledged. This takes about 40 ms each time a slider moves. This extension's
-websocket handler is Jupyter's own, except that it sets ``TCP_NODELAY``. Only the course's launcher
-enables the extension. It is not installed for other servers.
+previous message is acknowledged. The delay is about 40 ms each time a slider moves. This
+extension's websocket handler is Jupyter's own, except that it sets ``TCP_NODELAY``. Only the
+course's launcher enables the extension. It is not installed for other servers.
 """
 
 from typing import Any

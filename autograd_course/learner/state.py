@@ -35,7 +35,7 @@ class UnreadableStateError(CourseError, ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One exercise: its best status so far, its latest status, and its attempts.
+    """The record of one exercise: its best status, its latest status, and its attempts.
 
     ``attempts`` counts the judged answers, and ``hints`` counts the hints that were shown.
     ``rules`` counts how often the answers broke each rule.
@@ -50,7 +50,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question of a knowledge check: the letters chosen last, or the text of an essay.
+    """One question of a knowledge check: the last chosen letters, or the text of an essay.
 
     ``right`` says whether any answer so far was right, or whether the learner wrote an essay.
     ``latest`` says the same about the last answer. ``attempts`` counts the answers.
@@ -73,11 +73,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class State:
-    """All attempted exercises, by id, and all answered questions, by lesson and id (``01/vjp``).
+    """All attempted exercises, keyed by id, and all answered questions, keyed like ``01/vjp``.
 
-    ``measurements`` maps names to measured runs, with the latest run last. ``unknown`` contains the
-    entries of the file that only a newer version of the course understands. This version never
-    changes them.
+    ``measurements`` maps names to measured runs, the latest last. ``unknown`` contains the entries
+    of the file that only a newer version of the course understands. This version never changes
+    them.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -119,14 +119,14 @@ class State:
         return replace(self, exercises=rest)
 
     def question(self, lesson: str, question_id: str) -> Answered:
-        """Return the saved answer to a question, even if its lesson was renumbered later."""
+        """Return the saved answer to a question, even if its lesson has been renumbered."""
         keys = (f"{number}/{question_id}" for number in (lesson, *_EARLIER.get(lesson, ())))
         return next((self.questions[key] for key in keys if key in self.questions), Answered())
 
     def answered(
         self, lesson: str, question_id: str, *, right: bool, chosen: str = "", text: str = ""
     ) -> State:
-        """Return the state with one more answer. A question that was answered right stays right."""
+        """Return the state with one more answer. A question once answered right stays right."""
         old = self.question(lesson, question_id)
         new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
         return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})

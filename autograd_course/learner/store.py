@@ -1,4 +1,4 @@
-"""The learner's progress file, which is read before every write and replaced atomically."""
+"""The learner's progress file. Every write first reads the file and then replaces it atomically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _pending: dict[Path, list[Change]] = {}  # changes that this process has not bee
 
 @dataclass(frozen=True)
 class Kept:
-    """The state after a read or a write, and a note if there was a problem."""
+    """The state after a read or a write, with a note if there was a problem."""
 
     state: State
     note: str = ""
@@ -51,10 +51,11 @@ def load() -> Kept:
 
 
 def update(change: Change) -> Kept:
-    """Change the progress file under a lock, so that two kernels never lose each other's results.
+    """Change the progress file under a lock, so that kernels never overwrite each other's results.
 
     This function never raises and never waits for long. If the file cannot be written, this process
-    remembers the change and writes it together with the next change. The note then says so.
+    remembers the change and writes it together with the next change. The returned note then says
+    so.
     """
     path = progress_path()
     _pending.setdefault(path, []).append(change)

@@ -1,4 +1,4 @@
-"""Read the pages about error messages, and find the page for the message in a text."""
+"""Read the pages about error messages, and find the page about a message in a text."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Message:
         return tuple((len(p.replace(GAP, "")), _expression(p)) for p in self.patterns)
 
     def matched(self, text: str) -> int:
-        """Return the length of the longest pattern found in a text, or 0 if none is found.
+        """Return the length of the longest pattern that a text contains, or 0 if it contains none.
 
         Gaps do not count toward the length. Runs of whitespace in ``text`` must be single spaces.
         """
@@ -212,9 +212,9 @@ def find(text: str) -> Match | None:
         text: An error message or a whole traceback.
 
     Returns:
-        The message whose wording in the text is longest, because a short wording can be part of a
-        longer message. If the text contains no known wording, the message that shares the most
-        words with the text. ``None`` if no message is similar enough.
+        The message with the longest wording in the text, because a short wording can be part of a
+        longer message. If the text contains no known wording, the result is the message that shares
+        the most words with the text, or ``None`` if no message is similar enough.
     """
     said = " ".join(_FRAMES.sub("", text).split())
     sizes = {message: message.matched(said) for message in MESSAGES.values()}

@@ -1,1 +1,1 @@
-"""Code that all commands share: exit codes, shell completion, and the names of the exercises."""
+"""Code that all commands share: exit codes, shell completion and exercise names."""

@@ -46,7 +46,7 @@ def _pages(folder: Path) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[str]:
-    """Yield the exercise files that start with the typed text, in ``exercises/`` as well."""
+    """Yield exercise files that start with the typed text, including those in ``exercises/``."""
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
     for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 def importing() -> Iterator[None]:
     """Turn off the garbage collector while a ``with`` block imports packages.
 
-    Imports create hardly any garbage, and garbage collection takes a third of the time of importing
-    PyTorch. At the end of the block, all objects are frozen (``gc.freeze``). The collector does not
+    Imports create hardly any garbage, and garbage collection takes up a third of PyTorch's import
+    time. At the end of the block, all objects are frozen (``gc.freeze``). The collector does not
     visit frozen objects, so forked processes keep sharing their memory.
     """
     gc.disable()
@@ -26,7 +26,7 @@ def importing() -> Iterator[None]:
 
 @atexit.register
 def _thaw() -> None:
-    """If nanobind is loaded, unfreeze all objects at exit, because it reports them as leaks.
+    """Unfreeze all objects at exit if nanobind is loaded, because nanobind reports them as leaks.
 
     This takes a second. Triton in PyTorch 2.15 uses nanobind.
     """

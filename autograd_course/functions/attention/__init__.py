@@ -1,4 +1,4 @@
-"""Attention as a whole, in tiles, and in GPU kernels. All versions are twice differentiable."""
+"""Attention: untiled, in tiles, and in GPU kernels. All versions are twice differentiable."""
 
 from autograd_course.functions.attention.calls import attention, tiled_attention
 from autograd_course.functions.attention.dropout import dropped

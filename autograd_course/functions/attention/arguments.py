@@ -1,4 +1,4 @@
-"""Check the arguments of an attention call, and compute what all versions need from them."""
+"""Check the arguments of an attention call and compute what all versions need from them."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def how(
     seed: int,
     block: tuple[int, int] | None = None,
 ) -> How:
-    """Check the settings, and fill in the default scale."""
+    """Check the settings and fill in the default scale."""
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p is a probability from 0 to below 1, got {dropout_p}")
     if block is not None and min(block) < 1:
@@ -85,7 +85,7 @@ def groups(q: Tensor, k: Tensor) -> int:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of the computation. Sums over keys need more than 16-bit precision."""
+    """Return the computation dtype. Sums over keys need more than 16-bit precision."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 

@@ -113,10 +113,10 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading dims to their common shape. Later checks report shapes that do not match.
+    """Expand the leading dims to their common shape. Later checks report mismatched shapes.
 
-    ``k`` and ``v`` get the same number of heads (dim -3). A later check requires that the number of
-    heads of ``q`` is a multiple of that number. Expanding the keys and values does not copy them.
+    ``k`` and ``v`` get the same number of heads (dim -3). A later check requires the number of
+    query heads to be a multiple of this number. Expanding the keys and values does not copy them.
     """
     dims = max(x.dim() for x in (q, k, v))
     if min(q.dim(), k.dim(), v.dim()) < 2 or dims < 3:

@@ -1,4 +1,4 @@
-"""Attention in tiles. No pass ever computes the whole score matrix."""
+"""Attention in tiles. Neither pass ever computes the whole score matrix."""
 
 import math
 from collections.abc import Sequence
@@ -121,7 +121,7 @@ def forward_tiles(
 ) -> None:
     """Write ``O`` and ``L`` for every row of tiles, and pass each tile to the observer.
 
-    At the start ``out`` contains zeros and ``lse`` contains ``-∞``. Rows without keys keep these
+    At the start, ``out`` contains zeros and ``lse`` contains ``-∞``. Rows without keys keep these
     values.
     """
     buffers = grid.buffers(observer, beside_weights=0)
@@ -331,8 +331,8 @@ def second_order_tiles(
     ``TiledAttentionBackward`` defines the symbols. ``queries`` contains ``Q``, ``dO / (1 - p)``,
     ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. The first of the
     ``masks`` contains ``T``, and the second collects ``Y``. All results start as zeros.
-    ``by_query`` collects the results for ``Q`` and ``dO``, ``rowsum X`` and ``rowsum Y``.
-    ``by_key`` collects the results for ``K`` and ``V``.
+    ``by_query`` contains the buffers for ``Q``, ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key``
+    contains the buffers for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():

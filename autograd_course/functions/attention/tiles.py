@@ -24,7 +24,7 @@ class Tile:
     ``row`` and ``column`` count blocks of queries (group after group) and blocks of keys. In
     forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
     ``q k v grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet
-    divided by ``sum``. All of these tensors have three dims, and the first dim is for the heads.
+    divided by ``sum``. All of these tensors have three dims, and the first one is the head dim.
     They are views of buffers that the next tile overwrites, so an observer must clone the tensors
     that it keeps.
     """
@@ -195,7 +195,7 @@ class Grid:
         return None if x is None else x.reshape(self.lead[0], self.places.m, x.shape[-1])
 
     def tables(self, x: Tensor | None) -> Any:
-        """Return a view of a mask or of its gradient, for reading and adding tile by tile."""
+        """Return a :class:`TiledMask` that reads tiles of a mask or adds tiles to its gradient."""
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:

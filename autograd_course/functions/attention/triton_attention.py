@@ -18,7 +18,7 @@ WIDEST = 128  # the maximum number of features; a product needs blocks of at lea
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
     """Return whether the kernels support this call.
 
-    They need a GPU with Triton. They do not support a mask, float64, empty tensors, or more than
+    They need a GPU and Triton. They do not support a mask, float64, empty tensors, or more than
     ``WIDEST`` features.
     """
     return (

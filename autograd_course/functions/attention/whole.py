@@ -161,7 +161,7 @@ def pattern(weights: Tensor, how: How) -> Tensor | None:
 
 
 def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-    """Repeat the keys or values ``x`` for each query head, in the dtype of the computation."""
+    """Repeat the keys or values ``x`` for each query head, in the computation dtype."""
     x = x.to(wide(x.dtype))
     return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
 

@@ -1,4 +1,4 @@
-"""Helpers that the checks use, for example to call an answer and to create a finding."""
+"""Helpers for the checks, for example to call an answer or to create a finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
-    """Return a finding under one of the doctor's rules, with a hint that the exercise provides."""
+    """Return a finding about one of the doctor's rules, with a hint that the exercise provides."""
     known = RULES[rule]
     return Finding(rule, known.severity, message, evidence, hint, known.lesson)
 
@@ -41,7 +41,7 @@ def node(outputs: list[Tensor]) -> Any:
 
 
 def storage(tensor: Tensor) -> int:
-    """Return a key that is equal for tensors that share memory."""
+    """Return a key that is the same for all tensors that share memory."""
     return tensor.untyped_storage().data_ptr()
 
 

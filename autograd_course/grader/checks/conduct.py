@@ -23,14 +23,14 @@ from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
 A_FEW = 8  # ctx can hold this many numbers, such as a shape, a slope or a few indices
-MOST = 2000  # the maximum number of objects on ctx that are inspected
+MOST = 2000  # inspect at most this many objects on ctx
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``save_for_backward`` keeps all tensors and that no attribute of ``ctx`` does.
+    """Require tensors to be saved with ``save_for_backward``, not as attributes of ``ctx``.
 
-    The check also searches the containers, objects and closures that the attributes hold. If an
-    array has as many numbers as an input or an output, it counts as a copy of that tensor.
+    The check also searches the containers, objects and closures that the attributes hold. An array
+    with as many numbers as an input or an output counts as a copy of that tensor.
     """
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
@@ -61,7 +61,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that no list or array on ``ctx`` takes the place of a saved tensor."""
+    """Require that ``ctx`` holds no list or array in place of a saved tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
@@ -122,7 +122,7 @@ def _slots(thing: Any) -> Iterator[Any]:
 
 
 def _is_data(numbers: Any) -> bool:
-    """Return whether an array can hold more than a shape. Two floats already count as data."""
+    """Return whether an array can hold more than a shape. Even two floats count as data."""
     if not isinstance(numbers, (np.ndarray, array)):
         return False
     floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
@@ -140,7 +140,7 @@ def _numbers(value: Any) -> int:
 
 
 def no_gradient_through(position: int, name: str) -> Check:
-    """Return a check that the output called ``name`` does not require grad."""
+    """Return a check that fails if the output called ``name`` requires grad."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         _, outputs = applied(function, inputs)
@@ -159,7 +159,7 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that backward computes the gradient from a formula, without calling autograd.
+    """Require backward to compute the gradient from a formula, without calling autograd.
 
     In an ordinary backward pass, grad mode is off, and autograd saves nothing for another pass. If
     a backward differentiates its own operations, autograd saves tensors for these operations. The
@@ -191,7 +191,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def without(*operations: str, use: str) -> Check:
-    """Return a check that neither forward nor backward runs any of these operations.
+    """Return a check that fails if forward or backward runs any of these operations.
 
     The check watches the operations that PyTorch runs, so an alias of a built-in does not evade it.
     ``operations`` are PyTorch's own names for operations in forward and backward, such as ``gelu``.

@@ -16,7 +16,7 @@ from autograd_course.grader.exercise import Check, by_values
 
 
 def slope_within(low: float, high: float, at: float) -> Check:
-    """Return a check that the gradient at a kink lies between the slopes on its two sides."""
+    """Return a check that requires a gradient between the slopes on the two sides of a kink."""
 
     @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
@@ -29,7 +29,7 @@ def slope_within(low: float, high: float, at: float) -> Check:
 
 
 def gradient_at(reference: Any, *inputs: Any) -> Check:
-    """Return a check that the gradient at the kinks ``inputs`` equals the reference's gradient."""
+    """Return a check that compares the gradient at the kinks ``inputs`` with the reference's."""
     names = list(inspect.signature(reference).parameters)[1:]
     given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
     others = f" (with {given})" if given else ""
@@ -47,7 +47,7 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
-    """Return a check that all kinks in ``inputs`` have the same gradient, one of ``slopes``."""
+    """Return a check that requires the same gradient, one of ``slopes``, at all the kinks."""
     asked = " or ".join(f"{slope:g}" for slope in slopes)
 
     @by_values
@@ -70,10 +70,11 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
-    """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
+    """Return a check that compares the gradients of tied elements with the reference's gradients.
 
-    The first input is a vector with equal or nearly equal elements. The answer reduces this vector
-    to one number. ``beside`` is a sentence about the correct gradient or about the task.
+    The first of the ``inputs`` is a vector with equal or nearly equal elements. The answer reduces
+    this vector to one number. ``beside`` is a sentence about the correct gradient or about the
+    task.
     """
 
     @by_values

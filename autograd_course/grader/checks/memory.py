@@ -1,4 +1,4 @@
-"""Checks of the memory that an answer keeps for backward."""
+"""Checks that limit the memory that an answer keeps for backward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LISTED = 6  # a message lists at most this many tensors of one kind
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that autograd saves only outputs, so that no other tensor stays in memory."""
+    """Require autograd to save only outputs, so that no other tensor stays in memory."""
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
@@ -37,11 +37,11 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
 
 
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
-    """Return a check that autograd saves at most ``budget`` bytes for backward.
+    """Return a check that fails if autograd saves more than ``budget`` bytes for backward.
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
-    ``told`` describes the budget in words. The check counts the storages of saved tensors and of
-    attributes of ``ctx``, which stay in memory until backward. It counts each storage once.
+    ``told`` describes the budget in words. The check adds up the storages that stay in memory until
+    backward: those of saved tensors and of attributes of ``ctx``. It counts each storage once.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -91,7 +91,7 @@ def _shapes(kept: Sequence[Kept]) -> str:
 
 
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
-    """Return a check that forward and backward never use more than ``budget`` bytes of memory.
+    """Return a check that fails if forward or backward uses more than ``budget`` bytes of memory.
 
     ``budget`` and ``told`` have the same meaning as in :func:`keeps_at_most`. The check counts the
     tensors that the two passes create: intermediate results, outputs and gradients. The inputs do

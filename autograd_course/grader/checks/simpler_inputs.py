@@ -1,4 +1,4 @@
-"""Find the reason why backward raises an exception, by running it on simpler inputs."""
+"""Find out why backward raises an exception by running it on simpler inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.grader.exercise import Check
 def raises_except_for(
     simpler: Callable[..., tuple[Any, ...] | None], message: str, hint: str
 ) -> Check:
-    """Return a check that finds the cause if backward raises no exception for simpler inputs.
+    """Return a check that explains an exception in backward if simpler inputs raise none.
 
     Args:
         simpler: A callable that takes the inputs as separate arguments and returns simpler inputs.

@@ -1,4 +1,4 @@
-"""Checks of the size of the largest tensor that an answer creates."""
+"""Checks that limit the size of the largest tensor that an answer creates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_course.grader.exercise import Check
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:
-    """Return a check that neither pass creates a tensor of more than ``budget`` bytes.
+    """Return a check that fails if a pass creates a tensor of more than ``budget`` bytes.
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
     ``told`` describes the budget in words. The size of a view is the size of its whole storage.

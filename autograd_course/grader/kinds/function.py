@@ -2,15 +2,15 @@
 
 A :class:`Witness` runs the answer. :class:`LocalFunction` runs it in this process, and the
 classroom grader uses a class that runs it in a sandbox. :class:`FunctionOrder` goes through the
-steps below and asks the witness for the results, until it finds a mistake. So both graders follow
+steps below until it finds a mistake, and asks the witness for the results. So both graders follow
 the same rules. Each step uses all samples unless it says otherwise:
 
-1. Does forward accept the arguments of the exercise?
+1. Does forward accept the exercise's arguments?
 2. Does forward run, and are its values right? Does backward run? If either one raises an error,
    ``diagnose`` may name the cause.
 3. Has the learner written the other methods that the exercise requires? (On the first sample.)
 4. What does ``diagnose`` find? An error fails the answer, and so does a required rule's warning.
-5. Does the answer satisfy the constraints of this exercise? (On the first sample.)
+5. Does the answer satisfy the exercise's constraints? (On the first sample.)
 6. Does it give the same results in float32? (On the first sample.)
 """
 
@@ -87,7 +87,7 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-# If a rule of these families is broken, the correct gradients are unknown.
+# If an answer breaks a rule in one of these families, the later steps cannot rely on its gradients.
 OF_GRADIENTS = ("contract", "linearity", "values")
 
 
@@ -95,13 +95,13 @@ class Witness(Protocol):
     """An object that runs an answer and reports the results to the grader."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return a verdict if forward does not accept the arguments of the exercise."""
+        """Return a verdict if forward does not accept the exercise's arguments."""
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Run forward once, and return its result or its error."""
+        """Run forward once and return its result or its error."""
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Run backward, and return its error, or ``None`` if it succeeds."""
+        """Run backward and return its error, or ``None`` if it succeeds."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
         """Return a verdict if another required method is missing or is a stub."""
@@ -110,15 +110,15 @@ class Witness(Protocol):
         """Return the findings of ``diagnose``."""
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or an empty tuple after an error."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple if the call fails."""
 
     def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
-        """Run one of the exercise's own checks, and return its finding or the answer's error."""
+        """Run one of the exercise's own checks and return its finding or the answer's error."""
 
 
 @dataclass(frozen=True)
 class FunctionOrder:
-    """The grading steps for one answer, which a witness runs on the samples of an exercise.
+    """The steps that grade one answer. A witness runs the answer on the exercise's samples.
 
     ``timed`` says whether the time limit applies in this process instead of in the witness.
     ``warned`` maps each rule to the doctor's warning.
@@ -131,7 +131,7 @@ class FunctionOrder:
     warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return the verdict on the answer, which names the first mistake, if there is one."""
+        """Return the verdict on the answer. It names the first mistake, if any."""
         return (
             self._first(self.witness.signature)
             or self._ran()
@@ -145,8 +145,9 @@ class FunctionOrder:
     def also(self, finding: Finding) -> tuple[str, ...]:
         """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name means that no rule describes the mistake. If the finding leaves the correct
-        gradients unknown, the result is empty, because the later steps need the gradients.
+        An empty name means that no rule describes the mistake. If the finding shows that the
+        gradients are not reliable, the result is empty, because the later steps need correct
+        gradients.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:
             return ()
@@ -166,7 +167,7 @@ class FunctionOrder:
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return a verdict on the first constraint of the exercise that the answer breaks."""
+        """Return a verdict on the first of the exercise's constraints that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -233,7 +234,7 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Return the finding with a new hint if a check or the gradients reveal the cause."""
+        """Return the finding, with a new hint if a check or the gradients reveal the cause."""
         for number in range(len(self.exercise.checks), len(self.exercise.every_check)):
             with contextlib.suppress(Exception):  # the answer may raise its exception again
                 cause = self.witness.checked(number, inputs)
@@ -284,18 +285,18 @@ class LocalFunction:
     printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return a verdict if forward does not accept the arguments of the exercise."""
+        """Return a verdict if forward does not accept the exercise's arguments."""
         takes = forward_takes(self.answer, inputs)
         separate = not takes_ctx(self.answer)
         return signature_problem(self.exercise, takes=takes, separate=separate)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Run forward once, and return its result or its error."""
+        """Run forward once and return its result or its error."""
         with self.printed.during(inputs):
             return run_forward(self.answer, inputs)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Run backward, and return its error, or ``None`` if it succeeds."""
+        """Run backward and return its error, or ``None`` if it succeeds."""
         with self.printed.during(inputs):
             return run_backward(self.answer, inputs)
 
@@ -304,7 +305,7 @@ class LocalFunction:
         return diagnose(self.answer, inputs, **declared(self.exercise)).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or an empty tuple after an error."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple if the call fails."""
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
@@ -313,7 +314,7 @@ class LocalFunction:
         return method_problem(lacking, self.answer.__name__)
 
     def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
-        """Run one of the exercise's own checks, and return its finding or the answer's error."""
+        """Run one of the exercise's own checks and return its finding or the answer's error."""
         found: Finding | Raised | None = run_check(
             self.exercise.every_check[check], self.answer, inputs
         )
@@ -321,7 +322,7 @@ class LocalFunction:
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:
-    """Return the options with which ``diagnose`` examines an answer to this exercise."""
+    """Return the options to pass to ``diagnose`` for an answer to this exercise."""
     return {
         "reference": exercise.reference,
         "surrogate": exercise.surrogate,
@@ -348,7 +349,7 @@ def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verd
 
 
 def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
-    """Return a verdict if forward does not accept the arguments of the exercise.
+    """Return a verdict if forward does not accept the exercise's arguments.
 
     ``separate`` says whether the answer has a separate ``setup_context``.
     """
@@ -358,7 +359,7 @@ def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool
 
 
 # --------------------------------------------------------------------------------------------------
-# Are the values of forward right, and which mistake explains these gradients?
+# Are forward's values right, and which mistake explains these gradients?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -464,8 +465,8 @@ def _found(rule: str, message: str) -> Finding:
 # Are the results the same in float32, which most people use for training?
 # --------------------------------------------------------------------------------------------------
 
-# Relative to the largest number. A different order of summation changes a result by 1% of this
-# tolerance. A mistake that halves the gradient changes it by 50%.
+# Relative to the largest number. Adding numbers in a different order changes a result by only 1% of
+# this tolerance. A mistake that halves the gradient changes the result by 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"

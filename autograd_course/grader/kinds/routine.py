@@ -1,8 +1,8 @@
 """Grade a routine, which is a plain function: run it, check its results, and run the trials.
 
 As with Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` asks the witness for the results on each sample, and then runs the trials
-of the exercise, until it finds a mistake.
+:class:`RoutineOrder` asks the witness for the results on each sample and then runs the exercise's
+trials. It stops at the first mistake.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class RoutineWitness(Protocol):
     """An object that runs an answer and reports the results to the grader."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Call the function with the inputs of a sample, and return its result or its exception."""
+        """Call the function with a sample's inputs and return its result or its exception."""
 
     def tried(self) -> Verdict | Raised | None:
-        """Run the trials, and return the verdict of the first one that fails, or an exception."""
+        """Run the trials and return the verdict of the first one that fails, or an exception."""
 
 
 @dataclass(frozen=True)
 class RoutineOrder:
-    """The grading steps for one answer, which a witness runs on the samples of an exercise.
+    """The steps that grade one answer. A witness runs the answer on the exercise's samples.
 
     ``timed`` says whether the time limit applies in this process instead of in the witness.
     """
@@ -90,7 +90,7 @@ class RoutineOrder:
     timed: bool = True
 
     def verdict(self) -> Verdict:
-        """Return the verdict on the answer, which names the first mistake, if there is one."""
+        """Return the verdict on the answer. It names the first mistake, if any."""
         return (
             self.compared()
             or first_fault({"": ()}, lambda _: self._tried(), self._seconds)
@@ -126,7 +126,7 @@ class RoutineOrder:
             yield copied(other), as_tuple(self.exercise.reference(*copied(other)))
 
     def _known_raised(self, came: Raised, inputs: Inputs) -> str:
-        """Return the sentence about the first suspect that raises the same exception here.
+        """Return the sentence about the first suspect that raises the same exception.
 
         The answer was right on the earlier samples, so the suspect must be right on them too.
         """
@@ -150,7 +150,7 @@ def _raised(came: Raised, known: str = "") -> Verdict:
 
 
 def _beginning(suspect: Routine, inputs: Inputs) -> str:
-    """Return the beginning of a report about the exception that the suspect raises."""
+    """Return how a report about the suspect's exception begins."""
     try:
         suspect(*copied(inputs))
     except Exception as error:
@@ -185,7 +185,7 @@ class LocalRoutine:
     printed: Printed = field(default_factory=Printed)
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Call the function with copies of the inputs, and return its result or its exception."""
+        """Call the function with copies of the inputs and return its result or its exception."""
         with self.printed.during(inputs):
             returned = run_routine(self.answer, inputs)
         if isinstance(returned, Raised):
@@ -195,7 +195,7 @@ class LocalRoutine:
         return other_container_raised(other, self.exercise) or as_tuple(returned)
 
     def tried(self) -> Verdict | Raised | None:
-        """Run the trials, and return the verdict of the first one that fails, or an exception."""
+        """Run the trials and return the verdict of the first one that fails, or an exception."""
         for trial in self.exercise.trials:
             try:
                 with self.printed.during():
@@ -237,5 +237,5 @@ def routine_problem(
 
 
 def argument_counts(exercise: RoutineExercise) -> list[int]:
-    """Return the numbers of arguments that the samples pass."""
+    """Return how many arguments each sample passes."""
     return [len(inputs) for inputs in exercise.samples().values()]

@@ -170,7 +170,7 @@ def _arguments(scope: Scope) -> Iterator[ast.arg]:
 
 
 def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes in the body of a function, but skip the bodies of nested functions."""
+    """Yield the nodes in a function's body, except those in the bodies of nested functions."""
     left = list(body)
     while left:
         node = left.pop()

@@ -1,4 +1,4 @@
-"""Find code that accesses the process in which it runs, or that lets autograd do the work."""
+"""Find code that accesses its own process or that lets autograd do the work."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning, imported, module
 
-_SAYS = tuple[str, bool]  # a description of the use, and whether it is forbidden
+_SAYS = tuple[str, bool]  # a description of the use and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the suspicious uses in a syntax node. They are suspicious in every exercise."""
+    """Yield the uses in a syntax node that are suspicious in every exercise."""
     yield from _passed_on(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -108,7 +108,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
 
 
 def _module(path: str, verb: str) -> list[_SAYS]:
-    """Return a description if code uses a forbidden or suspicious module or part of a module."""
+    """Return a description if the path leads to a forbidden or suspicious module or part of one."""
     if path in tables.GIVEN or not path:
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):

@@ -13,7 +13,7 @@ from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 from autograd_course.notebook_files import tree_of
 
-_LONGEST = 100  # a quoted line has at most this many characters
+_LONGEST = 100  # a quoted line is at most this many characters long
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _PUBLISHED = "autograd_course.functions"
 def source_of(answer: Any) -> list[str]:
     """Return cells that contain the code of an answer and define the names that it uses.
 
-    The cells do not contain the code of libraries or of the course, or code without a known source.
+    The cells do not contain code from libraries or from the course, or code without a known source.
     For each import and each data object, one line defines the name.
     """
     bindings: dict[str, str] = {}
@@ -48,7 +48,7 @@ def source_of(answer: Any) -> list[str]:
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
-    """Yield a function, or the methods of a class. Skip code of libraries and of the course."""
+    """Yield a function, or the methods of a class. Skip code from libraries and from the course."""
     if isinstance(value, type):
         for owner in value.__mro__:
             for part in vars(owner).values():

@@ -45,7 +45,7 @@ class _Stored:
         self.names, self.on_ctx = names, on_ctx
 
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
-        """Yield the state that a function keeps. ``outer`` contains the enclosing names."""
+        """Yield the state that a function keeps. ``outer`` contains the enclosing scopes' names."""
         own = bindings(scope)
         local = outer | own
         lasting = (lasting - own) | lasting_parameters(scope)
@@ -133,7 +133,7 @@ def _hides(node: ast.AST, read: bool = False) -> bool:
     remain.
     """
     if isinstance(node, ast.Lambda):
-        return not read  # such as the key of a sort
+        return not read  # such as a sort's key function
     if isinstance(node, ast.GeneratorExp):
         return not read or _hides(node.elt)
     if isinstance(node, ast.keyword):

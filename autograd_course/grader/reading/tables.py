@@ -1,4 +1,4 @@
-"""Tables of the code that answers may use, the forbidden code, and the reasons."""
+"""Tables of the code that answers may use and of forbidden code, with the reasons."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def learns_binary_digits(asked: float) -> Trial:
     """Return a trial that tests ``train(images, labels) -> net``.
 
     The network must multiply only by -1 and +1. It must have learned these weights. It must
-    classify at least the fraction ``asked`` of the held-out digits correctly.
+    correctly classify at least the fraction ``asked`` of the held-out digits.
     """
 
     def trial(train: Callable[[Tensor, Tensor], Any]) -> Verdict | None:

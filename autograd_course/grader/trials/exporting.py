@@ -29,7 +29,7 @@ class Applied(nn.Module):
 
 
 def exported(model: nn.Module, example: Tensor) -> nn.Module:
-    """Export the model, and return the exported program as a module."""
+    """Export the model and return the exported program as a module."""
     with quiet():
         module: nn.Module = torch.export.export(model, (example,)).module()
     return module

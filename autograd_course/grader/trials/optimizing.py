@@ -41,7 +41,7 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.taught]
 
     def unflipped(self) -> list[Tensor]:
-        """Return the matrices in which no element has changed its sign."""
+        """Return the matrices in which no element has changed sign."""
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:

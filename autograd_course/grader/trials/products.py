@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """Yield the other factor of each product with a weight, in order, computed from ``one``."""
+    """For each product with a weight, in order, yield the other factor, computed from ``one``."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
