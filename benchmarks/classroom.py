@@ -39,7 +39,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -52,7 +51,11 @@ from benchmarks.repairs import mistakes
 
 NBGRADER = ROOT / "build" / "nbgrader"  # created by: make build/nbgrader
 LESSON, CLASS, QUICK, SAMPLE = "01_template", 50, 6, 2
-INSTALL = {"nbgrader": "make build/nbgrader", "otter": "pip install otter-grader"}
+INSTALL = {
+    "nbgrader": "make build/nbgrader",
+    "otter": "install otter-grader in an environment that can import torch, and add its folder of "
+    "commands to PATH",
+}
 _SUBREAPER = 36
 CLASSROOM = ROOT / "packages" / "autograd-classroom" / "src"
 TURNS = 3
@@ -200,7 +203,8 @@ def _line(took: Took) -> str:
 def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]:
     yield ours(_folder(scratch / "ours"), students, jobs)
     for tool, measured in {"nbgrader": by_nbgrader, "otter": by_otter}.items():
-        if find_spec(tool) is None and not (tool == "nbgrader" and NBGRADER.is_dir()):
+        installed = NBGRADER.is_dir() if tool == "nbgrader" else shutil.which(tool)
+        if not installed:
             print(f"{tool} is skipped because it is not installed: {INSTALL[tool]}")
         else:
             yield measured(_folder(scratch / tool), others)
@@ -252,16 +256,15 @@ def by_otter(folder: Path, students: int) -> Took:
     """Measure ``otter run`` for each student, which Otter's documentation shows without Docker."""
     (folder / "tests").mkdir()
     (folder / "tests" / "square.py").write_text(OTTER_TEST)
-    otter = [sys.executable, "-m", "otter"]
     _measured(
-        [[*otter, "generate", "-t", "tests", "-o", "autograder.zip", "--no-environment"]], folder
+        [["otter", "generate", "-t", "tests", "-o", "autograder.zip", "--no-environment"]], folder
     )
     commands = []
     for number in range(students):
         _hand_in(folder / f"s{number:03}" / f"{LESSON}.ipynb", number)
         place = f"s{number:03}"
         commands.append(
-            [*otter, "run", f"{place}/{LESSON}.ipynb", "-a", "autograder.zip", "-o", place]
+            ["otter", "run", f"{place}/{LESSON}.ipynb", "-a", "autograder.zip", "-o", place]
         )
     measured = _measured(commands, folder)
     results = [json.loads(path.read_text()) for path in folder.glob("s*/results.json")]
