@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from autograd_classroom.gradebook import Gradebook, Score
+from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.ingest import Rejected, Submission
 from autograd_classroom.reports import (
     as_csv,
@@ -71,15 +72,29 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_the_csv_has_a_row_for_each_answer(book: Gradebook) -> None:
-    found = rows(as_csv(book))
+def test_the_csv_has_a_row_for_each_answer_and_for_a_student_whose_file_is_broken(
+    book: Gradebook,
+) -> None:
+    *found, broken = rows(as_csv(book))
 
     assert [row["status"] for row in found] == [
         "passed", "wrong", "not attempted", "grader failed", *["passed"] * 4,
     ]  # fmt: skip
+    assert (broken["student"], broken["status"], broken["points"]) == ("eve", "not graded", "")
+    assert "eve.zip" in broken["problems"]
     assert [row["points"] for row in found][:4] == ["1", "0", "0", ""]
     assert found[1]["rule"] == "wrong-scale"
     assert [row["remarks"] for row in found[:3]] == ["", "imports os; calls eval", ""]
+
+
+def test_a_sum_of_points_has_no_rounding_error() -> None:
+    thirds = [
+        Score("ann", e.id, "wrong", points)
+        for e, points in zip(EXERCISES, (0.1, 0.2, 0.3), strict=False)
+    ]
+
+    assert sum(score.points for score in thirds) != 0.6
+    assert total_points(thirds) == 0.6
 
 
 def test_no_field_of_a_csv_is_a_formula(book: Gradebook) -> None:

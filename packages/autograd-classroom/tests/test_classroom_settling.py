@@ -128,6 +128,16 @@ def test_withdrawing_leaves_the_verdict_of_the_grader(path: Path) -> None:
     assert kept == [(0.0, "Copied."), (None, "")], "who decided what, and when, is kept"
 
 
+def test_the_rule_of_a_settled_answer_is_still_counted(path: Path) -> None:
+    with Gradebook(path) as book:
+        book.settle("ann", SQUARE, 0.5, "Right idea.", "me")
+        tally = next(tally for tally in book.tallies() if tally.exercise == SQUARE)
+        rule = book.score_of("ann", SQUARE).rule
+
+    assert (tally.rule, tally.rule_count) == (rule, 2)
+    assert tally.counts == {"settled": 1, "wrong": 1}
+
+
 def test_who_has_no_readable_answer_can_be_given_points(path: Path) -> None:
     with Gradebook(path) as book:
         book.settle("eve", SQUARE, 1.0, "Explained at the board.", "me")

@@ -267,10 +267,12 @@ def tallies(connection: sqlite3.Connection) -> list[Tally]:
 
 def _tally(rows: list[sqlite3.Row]) -> Tally:
     counts: Counter[str] = Counter()
+    broken: Counter[str] = Counter()
     for row in rows:
         counts[row["status"]] += row["answers"]
-    named = [row for row in rows if row["status"] == "wrong" and row["rule"]]
-    rule, most = (named[0]["rule"], named[0]["answers"]) if named else ("", 0)
+        if row["status"] in ("wrong", "settled") and row["rule"]:
+            broken[row["rule"]] += row["answers"]
+    rule, most = min(broken.items(), key=lambda it: (-it[1], it[0]), default=("", 0))
     first = rows[0]
     return Tally(first["exercise"], first["title"], counts, rule, most, first["possible"])
 

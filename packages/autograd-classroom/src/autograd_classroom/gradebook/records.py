@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,11 @@ class Run:
     id: int
     seed: str
     grader: str
+
+
+def total_points(scores: Iterable[Score]) -> float:
+    """Return the sum of the points, without the errors of adding binary fractions."""
+    return round(sum(score.points for score in scores), 6)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.records import Score
+from autograd_classroom.gradebook.records import Score, total_points
 
 VERSION = 1
 
@@ -34,7 +34,7 @@ def _student(book: Gradebook, name: str) -> dict[str, Any]:
     scores = book.scores(name)
     return {
         "student": name,
-        "points": sum(score.points for score in scores),
+        "points": total_points(scores),
         "possible": sum(score.possible for score in scores),
         "results": [_result(score) for score in scores],
         "problems": [

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.records import Problem, Score
+from autograd_classroom.gradebook.records import Problem, Score, total_points
 from autograd_classroom.protocol.evidence import WARNINGS
 from autograd_classroom.reports.wording import by_hand
 
@@ -35,7 +35,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
         ],
     }
     if complete:
-        results["score"] = sum(score.points for score in scores)
+        results["score"] = total_points(scores)
     return results
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.reports.pages import feedback, feedback_name
 from autograd_classroom.reports.table import number, written
@@ -64,7 +65,7 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
         who = people.get(student, Person(name=student))
         scores = book.scores(student)
         complete = bool(scores) and all(score.is_counted for score in scores)
-        grade = number(sum(score.points for score in scores)) if complete else ""
+        grade = number(total_points(scores)) if complete else ""
         participant = f"Participant {numbers[student]}" if student in numbers else ""
         said = [f"{each.source}: {each.message}" for each in book.problems(student)]
         said += [

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.records import Score
+from autograd_classroom.gradebook.records import Score, total_points
 from autograd_classroom.gradebook.roster import Person
 
 _COLUMNS = (
@@ -29,10 +29,20 @@ def as_csv(book: Gradebook) -> str:
 
 
 def csv_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the table of answers in pieces, one student at a time."""
+    """Yield the table of answers in pieces, one student at a time.
+
+    If no answer of a student could be read, the student has one row, with the reason as problem.
+    """
     yield written([_COLUMNS])
     for student in book.students():
-        yield written(map(_row, book.scores(student)))
+        rows = [_row(score) for score in book.scores(student)]
+        yield written(rows or [_unread(student, book)])
+
+
+def _unread(student: str, book: Gradebook) -> list[str]:
+    found = "; ".join(f"{problem.source}: {problem.message}" for problem in book.problems(student))
+    known = {"student": student, "status": "not graded", "problems": found}
+    return [known.get(column, "") for column in _COLUMNS]
 
 
 def as_grade_table(book: Gradebook) -> str:
@@ -57,7 +67,7 @@ def grade_table_pieces(book: Gradebook) -> Iterator[str]:
     for student in book.students():
         scores = {score.exercise: score for score in book.scores(student)}
         points = (counted(scores[e]) if e in scores else "" for e in exercises)
-        total = number(sum(score.points for score in scores.values())) if scores else ""
+        total = number(total_points(scores.values())) if scores else ""
         who = people.get(student, Person())
         yield written(
             [[student, *(getattr(who, field) for field in about), *points, total, possible]]

@@ -17,6 +17,7 @@ from autograd_doctor.formatting import listed
 from markupsafe import Markup
 
 from autograd_classroom.gradebook import Gradebook, Score, Settlement
+from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.pictures import PICTURE, from_data
 from autograd_classroom.protocol.evidence import ALSO
 from autograd_classroom.reports.pages import links
@@ -74,7 +75,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
     return rendered(
         "feedback.html",
         student=student,
-        points=sum(score.points for score in scores),
+        points=total_points(scores),
         possible=sum(score.possible for score in scores),
         complete=all(score.is_counted for score in scores),
         parts=[part(book, score) for score in scores],

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from autograd_classroom.gradebook import Gradebook, Score
+from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.wording import by_hand
 
@@ -112,7 +113,7 @@ def overview(book: Gradebook) -> Overview:
             worth[score.exercise] = score.possible
             _count(seen, score)
         short = {s.exercise: replace(s, evidence={}, message="", remarks=()) for s in scores}
-        seen.rows.append(Row(student, sum(score.points for score in scores), short))
+        seen.rows.append(Row(student, total_points(scores), short))
     seen.possible = sum(worth.values())
     return seen
 
