@@ -22,7 +22,7 @@ _SEED = re.compile(r"[0-9]{1,60}")
 class NoVerdictError(CourseError):
     """Raised when the requested verdict is missing or damaged in the gradebook.
 
-    The message is one sentence.
+    The message is a single sentence.
     """
 
 
@@ -76,7 +76,10 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """List up to ``most`` names that contain ``asked``. If none does, list the first names."""
+    """List up to ``most`` names that contain ``asked``.
+
+    If there are none, list the first ``most`` names.
+    """
     alike = [name for name in names if asked.lower() in name.lower()] or names
     more = f" and {len(alike) - most} more" if len(alike) > most else ""
     return ", ".join(alike[:most]) + more

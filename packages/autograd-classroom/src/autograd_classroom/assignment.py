@@ -26,7 +26,7 @@ class Assignment:
         )
 
     def keep(self, book: Gradebook) -> None:
-        """Store the settings and the roster in a gradebook, if they are given."""
+        """Store the settings and the roster in a gradebook, unless they are ``None``."""
         if self.settings is not None:
             book.set(self.settings)
         if self.roster is not None:

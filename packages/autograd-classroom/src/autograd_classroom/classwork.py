@@ -41,7 +41,7 @@ KNOWN = (
 def executor(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
 ) -> Iterator[Executor]:
-    """Provide an executor: a Dask cluster if a scheduler is given, or else local workers.
+    """Provide an executor: a Dask cluster if a scheduler is given, otherwise local workers.
 
     ``template`` is a running sandbox template. Each local worker gets a fork of it.
 
@@ -65,7 +65,7 @@ def executor(
 
 @contextmanager
 def open_for_grading(places: Places, about: Assignment) -> Iterator[Gradebook]:
-    """Open the gradebook for a single run, and prepare the folder of reports."""
+    """Open the gradebook for a single run, and prepare the reports folder."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
@@ -172,7 +172,7 @@ def _late(book: Gradebook) -> Iterator[str]:
 
 
 def _unknown(book: Gradebook) -> Iterator[str]:
-    """Yield lines about absent students and about names that belong to no student."""
+    """Yield lines about absent students and about names that match no student."""
     if unknown := book.unknown_extensions():
         yield f"These names under [extensions] match no student: {', '.join(unknown)}."
     if not book.roster():
@@ -197,7 +197,7 @@ def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line about the rows that a site cannot match.
 
     If a site cannot match any row, the class probably does not use this site. In this case, yield
-    a line only if the caller wants the site's format.
+    a line only if the caller requested the site's format.
     """
     for site, line in UNMATCHED.items():
         found = unmatched(book, site)

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from autograd_classroom.gradebook import Problem, Tally
 
-_WIDE = 120  # characters per line if the width of the terminal is unknown
-_NAMED = 10  # maximum number of ungraded files that are listed here; the reports list all
+_WIDE = 120  # characters per line if the terminal's width is unknown
+_NAMED = 10  # maximum number of ungraded files to list here; the reports list all of them
 _STATUSES = {
     "passed": "passed",
     "wrong": "wrong",
@@ -84,7 +84,7 @@ def say(text: str = "") -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table to standard output. In a terminal, the table fits the terminal's width."""
+    """Print a table to standard output. In a terminal, the table adapts to the terminal's width."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

@@ -9,14 +9,14 @@ from autograd_course.errors import CourseError
 
 
 class PlaceError(CourseError):
-    """Raised when the results cannot be written to a path. The message is one sentence."""
+    """Raised when the results cannot be written to a path. The message is a single sentence."""
 
 
 @dataclass(frozen=True)
 class Places:
     """The paths of the submissions, the gradebook and the reports.
 
-    The gradebook and the reports are never inside the folder of the submissions.
+    The gradebook and the reports are never inside the submissions folder.
     """
 
     submissions: Path
@@ -25,9 +25,9 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return the given paths. A path that is ``None`` gets a default next to the submissions.
+        """Return the given paths. Replace ``None`` with a default path next to the submissions.
 
-        Raises PlaceError if the gradebook or the reports would be inside the submissions.
+        Raises PlaceError if the gradebook or the reports would be inside the submissions folder.
         """
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"

@@ -12,7 +12,7 @@ from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 PICTURE = "jacobians"  # the picture's key in the evidence
 _MOST = 16  # maximum number of rows and columns; a gradebook holds thousands of pictures
 _LONGEST = 1 << 31  # maximum size of a tensor dimension
-_DIGITS = 3  # number of significant digits, which is enough for the shades in a drawing
+_DIGITS = 3  # number of significant digits; this is enough for the shades in a picture
 
 
 def as_data(pair: Jacobians) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _axis(data: Any) -> Axis:
 
 
 def _fits(pair: Jacobians) -> bool:
-    """Return whether the matrices are not empty, have the same size and respect the limits."""
+    """Return whether the matrices are not empty, have the same size and are within the limits."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
     return (

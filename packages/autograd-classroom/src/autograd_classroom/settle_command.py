@@ -1,4 +1,4 @@
-"""The ``classroom`` commands for giving points by hand."""
+"""The ``classroom`` commands for awarding points by hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def settle(
 
 
 def _next(gradebook: Path) -> None:
-    """Print the command that writes the new points into the reports."""
+    """Print the command that writes the new points to the reports."""
     typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")
 
 

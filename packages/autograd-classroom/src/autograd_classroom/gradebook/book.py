@@ -45,9 +45,9 @@ class Gradebook:
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
         """Start a new run with a new secret seed.
 
-        If ``resume`` is true, return the last unfinished run instead, if there is one. ``grader``
-        is the version of the rules and the exercises. The run recomputes the verdicts of other
-        versions.
+        If ``resume`` is true and there is an unfinished run, return the last unfinished run
+        instead. ``grader`` is the version of the rules and the exercises. The run recomputes
+        verdicts from other versions.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -91,7 +91,7 @@ class Gradebook:
             write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
 
     def forget_rejected(self) -> None:
-        """Delete the records of all rejected files, before the files are read again."""
+        """Delete the records of all rejected files. Call this before you read the files again."""
         with self._transaction() as write:
             write.execute("DELETE FROM rejected")
 
@@ -109,7 +109,7 @@ class Gradebook:
     def queued(self) -> Iterator[Answer]:
         """Yield the queued code.
 
-        Each piece of code occurs once, without the names of its students.
+        Each piece of code appears once, without student names.
         """
         return reading.queued(self._connection)
 
@@ -122,7 +122,7 @@ class Gradebook:
             return recording.record(write, run, score)
 
     def record_for_all(self, run: Run, score: Score) -> int:
-        """Record a verdict for each current answer that has this code.
+        """Record a verdict for each current answer that contains the judged code.
 
         Return the number of recorded verdicts.
         """
@@ -139,7 +139,7 @@ class Gradebook:
         *,
         seen: str | None = None,
     ) -> Score:
-        """Set an answer's points by hand, whatever its verdict is. ``None`` removes these points.
+        """Set an answer's points by hand, regardless of its verdict. ``None`` removes these points.
 
         A grading run never changes points set by hand. ``seen`` is the :attr:`Score.stamp` that the
         instructor saw. If the stamp has changed since then, write nothing and raise
@@ -175,15 +175,18 @@ class Gradebook:
         return reading.absent(self._connection)
 
     def late(self) -> dict[str, int]:
-        """Map each student who handed in late to the largest number of late days in a lesson."""
+        """Map each student with late work to the largest number of late days in any lesson."""
         return reading.late(self._connection)
 
     def named(self, name: str) -> str:
-        """Return the student with this name in the gradebook or on the roster, or the name."""
+        """Return the student with this name in the gradebook or on the roster.
+
+        If no student matches, return the name itself.
+        """
         return reading.named(self._connection, name)
 
     def unknown_extensions(self) -> list[str]:
-        """Return the names in the table of extensions that match no student."""
+        """Return the names in the extensions table that match no student."""
         return reading.unknown_extensions(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
@@ -219,7 +222,7 @@ class Gradebook:
         return reading.problems(self._connection, student)
 
     def code(self, digest: str) -> tuple[str, str, str]:
-        """Return the name, preamble and source of the code that has this hash."""
+        """Return the name, preamble and source of the code with this hash."""
         return reading.code(self._connection, digest)
 
     def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:

@@ -1,8 +1,8 @@
 """The SQL tables of a gradebook, and functions that open or create one in a single transaction.
 
 This module never changes a file that is not a gradebook. Every change to the tables needs a new
-VERSION and its migration statements. Opening an older gradebook migrates it. Opening a newer
-gradebook raises an error.
+VERSION and migration statements. Opening an older gradebook migrates it. Opening a newer gradebook
+raises an error.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ CHANGES = {  # the statements that migrate to each version
     4: (
         # Points that an instructor set by hand. Rows never change, and the last row for an answer
         # applies. A row without points removes the earlier points. The hash identifies the code
-        # that the instructor saw, if there was any.
+        # that the instructor saw, if any.
         """CREATE TABLE settlements (
             settlement INTEGER PRIMARY KEY,
             student    TEXT NOT NULL,

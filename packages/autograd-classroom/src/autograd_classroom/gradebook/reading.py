@@ -66,7 +66,7 @@ _SCORES = f"""
     ORDER BY a.student, e.position
 """
 
-# The same query without long columns. From the evidence, it reads only the part that affects the
+# The same query without the long columns. It reads only the part of the evidence that affects the
 # points.
 _OUTLINE = _SCORES.replace(
     "r.message, r.evidence",
@@ -118,7 +118,7 @@ _STUDENTS = """
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
     """Yield the answers that have no verdict, using one snapshot of the gradebook."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
-        name, before, source = code(connection, row["hash"])  # one by one, to save memory
+        name, before, source = code(connection, row["hash"])  # one at a time, to save memory
         said = _checked("problems", row["problems"]) or ()
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
@@ -177,14 +177,17 @@ def absent(connection: sqlite3.Connection) -> list[Person]:
 
 
 def late(connection: sqlite3.Connection) -> dict[str, int]:
-    """Map each student who handed in late to the largest number of late days in a lesson."""
+    """Map each student with late work to the largest number of late days in any lesson."""
     lateness = _lateness(connection, settings(connection), "")
     return {name: max(days for days, _ in lateness[name].values())
             for name in sorted(lateness) if lateness[name]}  # fmt: skip
 
 
 def named(connection: sqlite3.Connection, name: str) -> str:
-    """Return the student with this name in the gradebook or on the roster, or the name itself."""
+    """Return the student with this name in the gradebook or on the roster.
+
+    If no student matches, return the name itself.
+    """
     if name in students(connection):
         return name
     person = matched([name], roster(connection)).get(name)
@@ -193,7 +196,7 @@ def named(connection: sqlite3.Connection, name: str) -> str:
 
 
 def unknown_extensions(connection: sqlite3.Connection) -> list[str]:
-    """Return the names in the table of extensions that match no student."""
+    """Return the names in the extensions table that match no student."""
     names = list(settings(connection).extensions)
     known = {*students(connection), *matched(names, roster(connection))}
     return [name for name in names if name not in known]
@@ -240,7 +243,7 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
 def _counted(score: Score, settings: Settings, late: Late) -> Score:
     """Return the score with its final points.
 
-    These include partial credit, the cost of late days, and points set by hand.
+    The final points account for partial credit, late days and points set by hand.
     """
     days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
     points = score.points
@@ -299,7 +302,7 @@ def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> l
 
 
 def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
-    """Return the name, preamble and source of the code that has this hash, or empty strings."""
+    """Return the name, preamble and source of the code with this hash, or empty strings."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
     row = connection.execute(query, (digest,)).fetchone()
     if row is None or not all(isinstance(part, str) for part in row):
@@ -341,7 +344,7 @@ def _score(row: sqlite3.Row) -> Score:
 
 
 def _settled(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the score's ``settlement`` field, or no field if no points were set by hand."""
+    """Return a dict with the settlement. It is empty if no points were set by hand."""
     points = _checked("points", row["given"])
     if points is None:
         return {}

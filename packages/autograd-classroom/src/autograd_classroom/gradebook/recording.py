@@ -1,4 +1,4 @@
-"""Write verdicts to a gradebook. The caller must have begun the transaction."""
+"""Write verdicts to a gradebook. The caller must already have started a transaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
 
 
 def record_for_all(write: sqlite3.Connection, run: Run, score: Score) -> int:
-    """Record a verdict for each student whose answer has this code.
+    """Record a verdict for each student whose answer contains the judged code.
 
     Return the number of recorded verdicts.
     """

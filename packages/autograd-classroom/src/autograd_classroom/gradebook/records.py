@@ -38,9 +38,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Points that an instructor set by hand, with a comment. ``number`` is the row in the table.
+    """Points that an instructor set by hand, with a comment.
 
-    ``changed`` is true if the student has since handed in different code.
+    ``number`` is the row number in the table. ``changed`` is true if the student has since handed
+    in different code.
     """
 
     points: float
@@ -53,12 +54,12 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Score:
-    """The verdict on one answer. You can reproduce it with the code's ``hash`` and the ``seed``.
+    """The verdict on one answer. You can reproduce it from the code's ``hash`` and the ``seed``.
 
     ``status`` is empty if the answer has not been graded. ``problems`` describe what is wrong with
     the form of the submission. ``remarks`` point out suspicious parts of the code, and only the
     instructor sees them. ``damage`` names the damaged parts of the gradebook's record. ``points``
-    are the final points. If an instructor set points by hand, these come from ``settlement``.
+    are the final points. If an instructor set the points by hand, they come from ``settlement``.
     ``late`` is the number of late days, and ``late_cost`` is the share of the points that these
     days cost.
     """
@@ -90,12 +91,15 @@ class Score:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the points are known, because the grader or an instructor has decided them."""
+        """Whether the grader or an instructor has determined the points."""
         return self.settlement is not None or self.status not in ("", "grader failed")
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer passed. If the points were set by hand, only full points pass."""
+        """Whether the answer passed.
+
+        An answer with points set by hand passes only with full points.
+        """
         settled = self.settlement
         return settled.points >= self.possible if settled else self.status == "passed"
 
@@ -124,9 +128,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Tally:
-    """The results of one exercise: answer counts by status, and the most frequently broken rule.
+    """The results for one exercise: answer counts by status, and the most frequently broken rule.
 
-    Answers with points set by hand count as ``"settled"``, whatever their status is.
+    Answers with points set by hand count as ``"settled"``, regardless of their status.
     ``possible`` is the number of points that the exercise is worth.
     """
 
@@ -139,7 +143,7 @@ class Tally:
 
 
 def as_json(value: Any) -> str:
-    """Convert a value to JSON that every parser accepts: without NaN and without lone surrogates.
+    """Convert a value to JSON that every parser accepts, with no NaN and no lone surrogates.
 
     Convert objects of other types to strings.
     """

@@ -1,6 +1,6 @@
-"""The class roster. It identifies the students and connects them with their submissions.
+"""The class roster. It identifies the students and links them to their submissions.
 
-A roster is a CSV file with one row per student. Its columns can have the names from a Canvas or
+A roster is a CSV file with one row per student. Its columns can use the names from a Canvas or
 Moodle gradebook export, or simple names such as ``name,id,email,group``.
 """
 
@@ -33,7 +33,7 @@ _NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # a name from Moodle, C
 
 
 class RosterError(GradebookError):
-    """Raised when a roster cannot be used. The message is one sentence."""
+    """Raised when a roster cannot be used. The message is a single sentence."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES.values()))
 
 
 class SettingsError(GradebookError):
-    """Raised when the settings cannot be used. The message is one sentence."""
+    """Raised when the settings cannot be used. The message is a single sentence."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Settings:
     """The settings of an assignment.
 
     The keys of ``weights`` are rules or families of rules. ``deadlines`` maps each lesson to a time
-    in ISO format. Each late day costs the share ``cost`` of the points, except a student's first
-    ``free`` late days. An answer that is more than ``days`` days late gets no points. The
-    value ``None`` means no limit. ``extensions`` maps each student to the number of days by which
-    all deadlines of this student are later.
+    in ISO format. Each late day costs the share ``cost`` of the points, except for a student's
+    first ``free`` late days. An answer that is more than ``days`` days late gets no points. If
+    ``days`` is ``None``, there is no limit. ``extensions`` maps each student to the number of days
+    by which all of this student's deadlines are extended.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Settings:
     def lateness(
         self, handed_in: Mapping[str, str], names: Iterable[str] = ()
     ) -> dict[str, tuple[int, float]]:
-        """For each late lesson, return the late days and the share of the points that they cost.
+        """Map each late lesson to its late days and the share of the points that they cost.
 
         ``handed_in`` maps each lesson to the time when the student handed it in. If the time is
         unknown, the lesson does not count as late. ``names`` are the names under which the student

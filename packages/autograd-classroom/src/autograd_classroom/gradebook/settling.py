@@ -1,4 +1,4 @@
-"""Set points by hand. The caller must have begun the transaction."""
+"""Set points by hand. The caller must already have started a transaction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from autograd_classroom.gradebook.recording import now
 from autograd_classroom.gradebook.records import Score
 from autograd_course.notebook_files import clean
 
-_LONGEST = 10_000  # maximum characters of a comment
+_LONGEST = 10_000  # maximum number of characters in a comment
 
 
 class SettlingError(GradebookError):
-    """Raised when the points of an answer cannot be set by hand. The message is one sentence."""
+    """Raised when an answer's points cannot be set by hand. The message is a single sentence."""
 
 
 class ChangedMeanwhileError(SettlingError):

@@ -1,4 +1,4 @@
-"""Select the exercises to grade. You can name lessons by number or name, and exercises by id."""
+"""Select the exercises to grade. You can specify lessons by number or name, and exercises by id."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
-    """Raised when a word names neither a lesson nor an exercise. The message is one sentence."""
+    """Raised when a word names neither a lesson nor an exercise.
+
+    The message is a single sentence.
+    """
 
 
 def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
-    """Return the exercises that the given words name, in course order.
+    """Return the exercises named by the given words, in course order.
 
     A word can contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
-    ``square,linear``. Without any words, return all exercises. Raises
+    ``square,linear``. If there are no words, return all exercises. Raises
     :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]

@@ -116,7 +116,7 @@ def _judged(opening: Opening, text: str) -> str:
 
 @functools.cache
 def _judge(opening: Opening) -> Judge:
-    """Return the judge of this process, and open it on the first call."""
+    """Return this process's judge. The first call opens it."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(opening())

@@ -28,12 +28,12 @@ Share = Callable[[], AbstractContextManager[Opening]]
 class GradingError(CourseError, RuntimeError):
     """Raised when the run cannot continue.
 
-    The message is one sentence. The gradebook keeps all verdicts recorded so far.
+    The message is a single sentence. The gradebook keeps all verdicts recorded so far.
     """
 
 
 class RefusedError(CourseError, RuntimeError):
-    """Raised when a worker's environment lacks something that judging requires.
+    """Raised when a worker's environment lacks something that the judge needs.
 
     The message says what is missing.
     """

@@ -1,9 +1,9 @@
 """Fork workers from a copy of this process that has already imported the modules they need.
 
-Forking saves the seconds that a new Python process needs to import PyTorch. The copy is made before
-this process has threads, open files or a gradebook, so the copy contains only modules. Forking
+Forking saves the seconds that a new Python process needs to import PyTorch. This process makes the
+copy before it has threads, open files or a gradebook, so the copy contains only modules. Forking
 works only on Linux. This module identifies each process by a file descriptor, because Linux can
-reuse a process id.
+reuse process ids.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Call ``live`` in a forked process, and then exit without the original process's cleanup."""
+    """Call ``live`` in a forked process, and exit without the original process's cleanup."""
     try:
         live(*args)
     except BaseException:

@@ -1,7 +1,7 @@
 """An executor that runs worker processes on this machine, each with one task at a time.
 
 If a worker dies, only its current task is lost, and a new worker retries this task. If the parent
-process dies, each worker finishes its current task. The worker and its sandbox then end.
+process dies, each worker finishes its current task and then exits together with its sandbox.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _METHODS = multiprocessing.get_all_start_methods()
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
-_PATIENCE = 5.0  # seconds to wait for a worker to exit by itself
+_PATIENCE = 5.0  # seconds to wait for a worker to exit on its own
 
 
 class Process(Protocol):
@@ -95,7 +95,7 @@ class Worker:
         self.leave()
 
     def leave(self) -> None:
-        """Close the connection, so that the process ends by itself. Kill it if it does not end."""
+        """Close the connection, which makes the process exit. If it does not exit, kill it."""
         self.connection.close()
         self._process.join(_PATIENCE)
         if self._process.is_alive():
@@ -116,7 +116,7 @@ def _work(connection: Connection, opening: Opening) -> None:
 
 
 _TRIES = 2
-_LOST = 3  # after this many lost tasks in a row, the tasks are not the cause
+_LOST = 3  # after this many lost tasks in a row, assume that the tasks are not the cause
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 
@@ -135,7 +135,7 @@ class Pool:
     _idle: list[Worker] = field(default_factory=list)
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes; see :data:`Executor`. Workers that finish wait for the next call."""
+        """Yield the outcomes; see :data:`Executor`. Idle workers wait for the next call."""
         first = tuple(islice(tasks, self.jobs))
         workers = _Workers(self.share or self._opened, self.start, self._idle)
         yield from workers.outcomes(first, tasks)

@@ -1,4 +1,4 @@
-"""Start the sandbox early, so that it gets ready while this process imports the course.
+"""Start the sandbox early, so it can get ready while this process imports the course.
 
 This helps only if this module and its imports do not import PyTorch.
 """
@@ -14,7 +14,7 @@ from autograd_classroom.sandbox.template import Template
 
 @contextmanager
 def prestart(*, trust: bool) -> Iterator[Template | None]:
-    """Start the sandbox template that all workers share. Do not wait until it is ready.
+    """Start the sandbox template that all workers share. Do not wait for it to be ready.
 
     Yield ``None`` if this machine has no sandbox, or if its sandbox does not isolate submissions
     from each other.

@@ -66,7 +66,7 @@ def _score(outcome: Outcome) -> Score:
 
 @contextmanager
 def only_run(gradebook: Path) -> Iterator[None]:
-    """Lock a gradebook during a ``with`` block, so that only one run can grade into it.
+    """Lock a gradebook during a ``with`` block, so that only one run at a time uses it.
 
     Raises GradingError if another run holds the lock.
     """

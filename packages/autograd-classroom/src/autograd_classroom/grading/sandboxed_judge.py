@@ -1,4 +1,4 @@
-"""A judge with its own sandbox. Each worker uses one to judge one answer after another."""
+"""A judge with its own sandbox. Each worker uses a single judge for all its answers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _BITS = 128
 class Task:
     """An answer to judge, without student names.
 
-    ``grader`` must equal the worker's grader version.
+    ``grader`` must match the worker's grader version.
     """
 
     answer: Answer
@@ -44,7 +44,7 @@ class Task:
 def seed_for(run: Run, answer: Answer) -> int:
     """Return the secret seed for an answer's inputs. It depends on the run and on the code.
 
-    Answers with the same code have the same seed, so a run judges this code only once. The
+    Answers with the same code have the same seed, so a run judges identical code only once. The
     gradebook stores the seed with the verdict, so that instructors can reproduce the verdict.
     """
     digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()

@@ -34,7 +34,7 @@ from autograd_course.extraction.lessons import lesson_of
 from autograd_course.index import LESSONS, exercises_of
 from autograd_course.notebook_files import Notebook, UnreadableError, read
 
-# Hidden folders of tools. They may contain files that look like answers.
+# Hidden folders that tools create. They may contain files that look like answers.
 _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
@@ -43,14 +43,14 @@ _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # our own files in a s
 
 
 class NoSubmissionsError(CourseError):
-    """Raised when no submissions can be collected. The message is one sentence."""
+    """Raised when no submissions can be collected. The message is a single sentence."""
 
 
 @dataclass(frozen=True)
 class _Read:
     """A readable file and its rank.
 
-    If there are several files for a lesson, the file with the highest rank is graded.
+    If there are several files for a lesson, the grader uses the one with the highest rank.
     """
 
     submission: Submission
@@ -62,9 +62,9 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
 
     Also yield a rejection for each file that cannot be graded. Only one student's files are in
     memory at a time. If a student handed in several files for one lesson, yield the file with the
-    most attempted exercises, and reject the others. If several files have equally many, prefer the
-    file with more tagged cells, then a notebook, and then the latest file. Files in folders named
-    ``notebooks`` or ``solutions`` come last, because they may be copies of the course's own files.
+    most attempted exercises, and reject the others. To break a tie, prefer the file with more
+    tagged cells, then a notebook, and then the latest file. Files in folders named ``notebooks`` or
+    ``solutions`` come last, because they may be copies of the course's own files.
     Raises NoSubmissionsError if ``root`` does not exist.
     """
     require(root)
@@ -73,7 +73,7 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
 
 
 def require(root: Path) -> None:
-    """Raise NoSubmissionsError if there is no such folder or file."""
+    """Raise NoSubmissionsError if the folder or file does not exist."""
     if not root.exists():
         raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
 
@@ -92,7 +92,7 @@ Listing = Mapping[str, tuple[int, int, int]]
 
 
 def listing(root: Path) -> Listing:
-    """Return the time, size and inode of each file in a folder, or of a single file, by path."""
+    """Map the path of each file in a folder, or of a single file, to its time, size and inode."""
     names = [os.path.join(folder, name) for folder, _, files in os.walk(root) for name in files]
     found: dict[str, tuple[int, int, int]] = {}
     for name in names or [str(root)]:
@@ -113,7 +113,7 @@ def by_student(root: Path) -> dict[str, list[Path]]:
 
 
 def _of_a_class(source: str) -> Rejected:
-    """Reject a zip file that a course site has made for a whole class."""
+    """Reject a zip file that a course site created for a whole class."""
     return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
 
 

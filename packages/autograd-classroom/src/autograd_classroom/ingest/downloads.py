@@ -31,14 +31,14 @@ def students_in(path: Path) -> int:
         with zipfile.ZipFile(path) as archive:
             tops = {_top(name) for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return 0  # the code that reads the file later reports the error
+        return 0  # the code that reads the file will report the error
     sites = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
     found = (site.fullmatch(top) for site in sites for top in tops)
     return len({match["student"] for match in found if match})
 
 
 def _is_short(path: Path) -> bool:
-    """Return whether a zip file's directory is short enough to be read."""
+    """Return whether a zip file's directory is short enough to read."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         _, found, end = file.read().rpartition(_END)

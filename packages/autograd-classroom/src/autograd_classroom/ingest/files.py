@@ -2,8 +2,8 @@
 
 This module reads a zip file in memory, entry by entry, and writes nothing to disk. It uses a name
 in a zip only as a label, so ``../../etc/passwd`` cannot overwrite anything. It still rejects names
-that lead out of the zip, and also links, encrypted entries and zip bombs. It does not trust the
-sizes that a zip states, so it stops reading at the limit.
+that point outside the zip, links, encrypted entries and zip bombs. It does not trust the sizes that
+a zip states, so it stops reading at the limit.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def unzipped(
 ) -> Iterator[Found]:
     """Yield the entries whose names satisfy ``wanted``.
 
-    Also unpack zip files inside the zip.
+    Also unpack nested zip files.
     """
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
@@ -142,7 +142,7 @@ def _modified(entry: zipfile.ZipInfo) -> float:
 SUFFIXES = (".ipynb", ".py")
 ZIP = ".zip"
 
-# Files and folders of tools, which may be next to the answers.
+# Files and folders that tools may create next to the answers.
 _SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", "feedback"}
 
 

@@ -30,8 +30,8 @@ def hand_in(
 ) -> HandedIn:
     """Record the submissions under ``root`` in the gradebook. Call ``step`` for each file.
 
-    From each notebook, take the requested exercises of its lesson. Ignore notebooks without any
-    requested exercise. ``known`` holds what an earlier call has read, so that this call reads only
+    From each notebook, take the answers to the requested exercises. Ignore notebooks without any
+    requested exercise. ``known`` caches what earlier calls read. With this cache, a call reads only
     the files of students whose files have changed. Raises NoSubmissionsError if the folder does not
     exist.
     """

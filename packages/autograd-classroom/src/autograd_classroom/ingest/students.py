@@ -39,7 +39,7 @@ _LESSON = re.compile(
 def student_of(path: PurePosixPath, root: str) -> str:
     """Return the student to whom a path belongs. If the path names no student, return ``root``."""
     parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
-    parts = parts or [path.name]  # the path may be a link with such a name
+    parts = parts or [path.name]  # the path may be a link with one of these names
     if len(parts) > 1 and _is_lesson(parts[0]):
         parts = parts[1:]
     name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem

@@ -11,9 +11,9 @@ from autograd_course.notebook_files import Notebook
 class Submission:
     """One student's notebook for one lesson.
 
-    ``source`` is the path under the submissions folder, such as ``a.zip/b.ipynb`` for a file in a
-    zip. ``hash`` is the SHA-256 hash of the file's bytes. ``problems`` describe what is wrong with
-    the file. ``handed_in`` is the submission time in ISO format, if it is known.
+    ``source`` is the path relative to the submissions folder, such as ``a.zip/b.ipynb`` for a file
+    in a zip. ``hash`` is the SHA-256 hash of the file's bytes. ``problems`` describe what is wrong
+    with the file. ``handed_in`` is the submission time in ISO format, if it is known.
     """
 
     student: str
@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Reject a file on which our own code failed, so that the other files can still be graded."""
+    """Reject a file that made our own code fail, so that the other files can still be graded."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

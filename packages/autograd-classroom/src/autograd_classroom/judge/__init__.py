@@ -1,4 +1,4 @@
-"""Judge answers that run in a sandbox, by the same rules as ``grade``.
+"""Judge answers that run in a sandbox, using the same rules as ``grade``.
 
 This code runs outside the sandbox.
 """

@@ -14,7 +14,7 @@ from autograd_classroom.sandbox.running import Child
 from autograd_course.errors import CourseError
 from autograd_course.execution import Raised
 
-_LONGEST = 2000  # maximum characters of a displayed text
+_LONGEST = 2000  # maximum number of characters in a displayed text
 _MOST = 10  # maximum number of reported names
 
 
@@ -33,7 +33,7 @@ class StoppedError(CourseError):
 
 
 class BrokenError(CourseError):
-    """Raised when our own code failed in the sandbox. The message describes the error."""
+    """Raised when our own code fails in the sandbox. The message describes the error."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def raised(came: Frame) -> Raised | None:
 def returned(came: Frame) -> tuple[Any, ...]:
     """Return the results of a call.
 
-    Replace a value that the sandbox could not send with an empty object whose type has the same
-    name.
+    If the sandbox could not send a value, replace the value with an empty object whose type has the
+    same name.
     """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}
@@ -136,5 +136,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Convert a value to text, and cut the text to a length that can be displayed."""
+    """Convert a value to text, and truncate the text for display."""
     return str(value)[:_LONGEST]

@@ -72,9 +72,9 @@ def judged(
     """Run an answer in a sandbox, on inputs drawn from a secret seed, and return the verdict.
 
     The judge applies the same rules as ``grade``. A missing or invalid answer is wrong, and the
-    verdict gives the reason. An error in our own code gives the verdict "grader failed". If the
-    grader fails twice on an answer but not on the reference, the verdict says so. The ``remarks``
-    name suspicious code, so that a person can look at it. If ``budget`` is given, the judge also
+    verdict gives the reason. If our own code fails, the verdict is "grader failed". If the grader
+    fails twice on an answer but not on the reference, the verdict says so. The ``remarks`` name
+    suspicious code, so that a person can look at it. If ``budget`` is given, the judge also
     searches for an edit that repairs a wrong answer, and adds it to the finding.
     """
     replaced: dict[str, None] = {}
@@ -136,9 +136,9 @@ def _ours(error: Exception) -> Reason:
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
-    """Return the seconds that an answer may take to reply to a question. 0 means no limit.
+    """Return the seconds that an answer may take to reply to a question.
 
-    A slow exercise gets more time.
+    A value of 0 means that there is no limit. Answers to a slow exercise get more time.
     """
     own = exercise.seconds if isinstance(exercise, Sampled) else None
     usual = limits.question if VARIABLE not in os.environ else limit_in_seconds()

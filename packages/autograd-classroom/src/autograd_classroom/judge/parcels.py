@@ -33,7 +33,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = ("autograd_classroom.", "autograd_course.")
 _CACHED = functools._lru_cache_wrapper
-# Functions that replace parts of the grader in the worker. They create data but judge nothing.
+# In the worker, these functions replace parts of the grader. They create data but judge nothing.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
     id(getattr(verdict, name)): (replies.__name__, standing)
     for name, standing in {
@@ -43,7 +43,7 @@ _STANDS_FOR: dict[int, tuple[str, str]] = {
         "Verdict": "Said",
     }.items()
 } | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
-# Types that cannot be found under their own name in their ``__module__``.
+# Types whose ``__module__`` does not contain them under their own name.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 
 
@@ -72,7 +72,7 @@ def packed(value: Any, never: Collection[Any] = ()) -> bytes:
 
 
 class _Space:
-    """A placeholder for the globals of one module. A parcel contains only those that it uses."""
+    """A placeholder for a module's globals. A parcel contains only the globals that it uses."""
 
 
 class _Packer(pickle.Pickler):
@@ -145,7 +145,7 @@ class _Packer(pickle.Pickler):
 
 
 def _travels(value: Any) -> bool:
-    """Return whether the judge must send a function or class that the worker cannot import."""
+    """Return whether the judge must send a value because the worker cannot import it."""
     module = getattr(value, "__module__", None) or ""
     if f"{module}.".startswith(_OURS):
         return not has(module) or "<" in getattr(value, "__qualname__", "")
@@ -179,7 +179,7 @@ def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
 
 
 def _evaluated(annotations: dict[str, Any]) -> dict[str, Any]:
-    """Return a function's annotations, or ``{}`` if one is a string.
+    """Return a function's annotations, or ``{}`` if any of them is a string.
 
     PyTorch reads the annotations when it registers an operator.
     """

@@ -1,4 +1,4 @@
-"""Make a verdict safe to print and store. A verdict quotes untrusted code."""
+"""Make a verdict safe to print and store, because it quotes untrusted code."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ from autograd_course.submitted import Lacking
 
 
 class RemoteError(RuntimeError):
-    """Raised when the answer raised an exception.
+    """Raised when the answer raises an exception.
 
     ``told`` is the sentence to show to the learner.
     """
@@ -161,7 +161,7 @@ class RemoteFunction:
         return came if all(isinstance(grad, Tensor) for grad in came) else ()
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return a verdict if another required method is missing or a stub, otherwise ``None``."""
+        """Return a verdict if another required method is missing or is a stub, else ``None``."""
         methods = self.exercise.methods
         said = self.asked.ask({"ask": "method", "methods": methods}, inputs).said
         if "lacks" not in said:
@@ -264,7 +264,7 @@ class Examiner:
 
 @contextlib.contextmanager
 def _unfit_told() -> Iterator[None]:
-    """Handle invalid evidence in the same way as a missing reply."""
+    """Treat invalid evidence like a missing reply."""
     try:
         yield
     except UnfitEvidenceError as unfit:
@@ -304,7 +304,8 @@ class RemoteRoutine:
     """A ``RoutineWitness`` for an answer in the sandbox.
 
     The judge draws the samples outside the sandbox. A sample can contain models and functions, so
-    the judge sends it as a parcel. It compares the results with values that it computes itself.
+    the judge sends it as a parcel. The judge computes the expected values itself and
+    compares them with the results.
     """
 
     exercise: RoutineExercise

@@ -33,8 +33,8 @@ from autograd_course.grader.verdict import RuleBroken, Verdict
 
 SHARE = 0.08  # share of the judging time that the search for repairs may take
 FIRST = 0.25  # seconds that a worker may spend before it has judged anything
-LEAST = 0.05  # seconds below which a search is not worthwhile
-LONGEST = 0.6  # maximum seconds of one search; verification takes additional time
+LEAST = 0.05  # minimum seconds for a worthwhile search
+LONGEST = 0.6  # maximum seconds per search; verification takes additional time
 
 
 @dataclass
@@ -171,7 +171,7 @@ def _verified(
 
 
 def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
-    """Return a repair that fixes a wrong ``forward`` but not every gradient, or else ``None``."""
+    """Return a repair that fixes a wrong ``forward`` but not every gradient, otherwise ``None``."""
     if finding.rule != "forward-mismatch":
         return None
     return Repair("", (), (), finding.rule, left="A gradient is still wrong.")

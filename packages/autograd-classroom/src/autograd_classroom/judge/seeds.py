@@ -19,13 +19,13 @@ _BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds t
 
 
 def derived(secret: int, *purpose: str) -> int:
-    """Derive a seed that is used for one purpose."""
+    """Derive the seed for a purpose from the secret seed."""
     digest = hashlib.sha256("/".join((str(secret), *purpose)).encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)
 
 
 def about(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
-    """Derive a seed that is used for one purpose and for the given inputs."""
+    """Derive a seed that depends on both the purpose and the inputs."""
     return derived(secret, purpose, hashlib.sha256(pack(inputs)).hexdigest())
 
 

@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Malformed:
-    """The result when no valid answer arrives. ``reason`` completes the sentence "the answer …"."""
+    """The result if no valid answer arrives. ``reason`` completes the sentence "the answer …"."""
 
     reason: str
     gone: bool = False  # the other side has closed the connection

@@ -2,7 +2,7 @@
 
 The worker cannot import these functions and classes, because the sandbox does not contain their
 modules. The judge therefore packs each callable together with everything that the callable uses
-(``judge.parcels``). Parcels only go into the sandbox, never out of it.
+(``judge.parcels``). Parcels go into the sandbox but never out of it.
 """
 
 from __future__ import annotations

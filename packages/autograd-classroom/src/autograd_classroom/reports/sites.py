@@ -17,7 +17,7 @@ from autograd_classroom.reports.table import number, written
 _MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
 _NUMBER = re.compile(r".+_(\d+)")
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal feedback gives equal zip files
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the same feedback gives the same zip file
 
 
 def canvas_pieces(book: Gradebook) -> Iterator[str]:
@@ -46,7 +46,7 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a grading worksheet for one Moodle assignment. The grade is the sum of all points.
 
-    If no file of a student could be read, the grade is empty. The comment names the problem.
+    If none of a student's files could be read, the grade is empty, and the comment says why.
 
     Moodle identifies a student by the number in the column ``Identifier``. The number comes from
     the name of the student's downloaded folder. If this name contains no number, the field is
@@ -78,10 +78,10 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def unmatched(book: Gradebook, site: str) -> list[str]:
-    """Return the students whose rows Canvas or Moodle cannot match to a person by a number.
+    """Return the students whose rows contain no identifier that Canvas or Moodle can match.
 
-    ``site`` is ``"canvas"`` or ``"moodle"``. Canvas then tries the name. Moodle's grading worksheet
-    skips the row.
+    ``site`` is ``"canvas"`` or ``"moodle"``. For such a row, Canvas tries the name. Moodle's
+    grading worksheet skips the row.
     """
     numbers, people = _numbers(book, _CANVAS if site == "canvas" else _MOODLE), book.people()
     students = (student for student in book.students() if student not in numbers)
@@ -101,8 +101,8 @@ def feedback_zip(book: Gradebook) -> bytes:
 
     Moodle expects each page in a folder with the same name as the student's downloaded folder
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
-    expects file names that begin in the same way as the downloaded ones: with the student's name,
-    the user number and the file number (``generate_comments_from_files`` in
+    expects file names that begin like the downloaded ones: with the student's name, the user number
+    and the file number (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
     tops = dict(_tops(book))

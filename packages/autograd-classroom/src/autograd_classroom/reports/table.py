@@ -50,8 +50,8 @@ def as_grade_table(book: Gradebook) -> str:
 
     If there is a roster, the columns name, id, email and group follow the ``student`` column. The
     table then also has a row for each student who handed in nothing, with an empty ``student``
-    field. If no file of a student could be read, the row has no total. If an answer is not graded
-    yet, or if the grader failed, the field for its points is empty instead of 0.
+    field. If none of a student's files could be read, the row has no total. If an answer is not
+    graded yet, or if the grader failed, the field for its points is empty instead of 0.
     """
     return "".join(grade_table_pieces(book))
 

@@ -8,7 +8,7 @@ CHANGED = "The code has changed since."
 
 
 def by_hand(settlement: Settlement) -> str:
-    """Return a sentence that names the person who gave the points, the date, and the comment."""
+    """Return a sentence with the comment, the date, and the person who set the points."""
     comment = f": {settlement.comment}" if settlement.comment else "."
     changed = f" {CHANGED}" if settlement.changed else ""
     return f"Settled by {settlement.by} on {settlement.at[:10]}{comment}{changed}"

@@ -1,4 +1,4 @@
-"""A local web page on which an instructor reads answers and gives points by hand."""
+"""A local web page where an instructor reads answers and awards points by hand."""
 
 from autograd_classroom.review.server import Review
 

@@ -1,4 +1,4 @@
-"""The order in which a reviewer sees the answers: all answers to one exercise, then the next."""
+"""The order in which a reviewer sees the answers: one exercise at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Matrix:
     """The scores of a class, by student and exercise."""
 
     students: list[str]
-    exercises: dict[str, str]  # maps each id to a title, in the course's order
+    exercises: dict[str, str]  # maps each id to a title, in course order
     scores: dict[Cell, Score]
     totals: dict[str, float]
 

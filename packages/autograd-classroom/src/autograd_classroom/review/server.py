@@ -29,7 +29,7 @@ def opened(url: str) -> Iterator[None]:
     """Open a secret address in the browser, using a private file that redirects to it.
 
     All users of the machine can see the browser's command line, but the command line contains only
-    the name of this file. The ``with`` block deletes the file at its end.
+    the name of this file. The context manager deletes the file on exit.
     """
     with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
         page = Path(folder) / "review.html"
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Log nothing, because an address contains the token."""
+        """Log nothing, because addresses contain the token."""
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -33,7 +33,7 @@ class Bubblewrap:
     """A sandbox that has no network access and only a minimal, read-only root folder.
 
     Inside the sandbox, each submission also gets its own namespaces
-    (``sandbox.fork_server.confinement``). If root started the sandbox, a child first changes to
+    (``sandbox.fork_server.confinement``). If root started the sandbox, a child first switches to
     another user. Otherwise, the child keeps its user.
     """
 
@@ -70,7 +70,7 @@ def _command(meeting: Path) -> Iterator[str]:
     # No limit counts the memory in a shared mapping of /dev/zero, so hide this device.
     yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in mounts.shown() for p in shown.target.parents}):
-        if folder != Path("/"):  # otherwise, bwrap might make it readable only for its owner
+        if folder != Path("/"):  # otherwise, bwrap might make it readable only by its owner
             yield from ("--perms", "0755", "--dir", str(folder))
     for shown in mounts.shown():
         yield from ("--ro-bind", str(shown.source), str(shown.target))

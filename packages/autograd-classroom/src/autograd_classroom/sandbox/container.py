@@ -45,7 +45,7 @@ def image(engine: str) -> str:
 
 
 def _content() -> bytes:
-    """Return the image's root folder as a tar file. Equal root folders give equal bytes."""
+    """Return the image's root folder as a tar file. Identical root folders give identical bytes."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as packed:
         for entry in _entries():
@@ -69,7 +69,7 @@ def _run(*command: str, content: bytes = b"") -> subprocess.CompletedProcess[byt
 
 
 MEETING = "/course/control"
-_USERS = range(61184, 65520)  # user ids that no person has
+_USERS = range(61184, 65520)  # user ids that are not assigned to people
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Container:
         return subprocess.run(trial, capture_output=True).returncode == 0
 
     def _walls(self) -> Iterator[str]:
-        """Yield the command that runs Python in a container, up to the name of the image.
+        """Yield the command that runs Python in a container, up to the image name.
 
         Python is the container's first process, so signals from other processes in the container
         cannot end or stop it. With the option ``--init``, Python would not be the first process.

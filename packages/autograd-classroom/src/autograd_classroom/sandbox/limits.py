@@ -1,6 +1,6 @@
 """The limits for one submission. These numbers are defined only in this module.
 
-The documentation repeats these numbers, and a test checks that both agree.
+The documentation repeats these numbers, and a test checks that they agree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MIB = 1 << 20
 class Limits:
     """The limits for the process that runs one submission, and for all processes that it starts.
 
-    ``question`` is the limit on CPU time in seconds for one of the judge's questions. After this
+    ``question`` is the CPU time limit, in seconds, for one question from the judge. After this
     time, the worker interrupts the Python code, and the verdict names the interrupted line.
     ``wall`` is the wall-clock limit for one question. After this time, the grader kills the
     process. ``whole`` is the wall-clock limit for all questions together, not counting the time

@@ -14,7 +14,7 @@ from pathlib import Path
 from autograd_classroom.folders import CLASSROOM, COURSE, DOCTOR
 from autograd_classroom.worker.inside import PARTS
 
-# The folder in the sandbox for our packages and their dependencies, wherever they are installed.
+# The sandbox's folder for our packages and their dependencies, wherever they are installed.
 INSIDE = Path("/course")
 # The variable that ``autograd_course.grader.limits`` reads. Importing its name from there would
 # import PyTorch and thus delay the start of the sandbox.
@@ -37,7 +37,7 @@ class Shown:
 
 
 def shown() -> tuple[Shown, ...]:
-    """Return all files and folders of this machine that are visible in the sandbox."""
+    """Return all files and folders on this machine that are visible in the sandbox."""
     return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
 
 
@@ -57,7 +57,7 @@ def environment() -> Mapping[str, str]:
     return limit | {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
-        "LOGNAME": "nobody",  # without it, torch._dynamo of PyTorch 2.11 reads /etc/passwd
+        "LOGNAME": "nobody",  # without it, torch._dynamo in PyTorch 2.11 reads /etc/passwd
         "OMP_NUM_THREADS": "1",
         "PATH": "/usr/bin",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 
 _GRAM = 7  # number of words that are hashed together
-_WINDOW = 4  # number of neighboring hashes of which the smallest is kept
+_WINDOW = 4  # number of neighboring hashes per window; only the smallest is kept
 _MOST = 20_000  # maximum number of words from one function body
 _STRUCTURE = ast.expr_context | ast.arguments | ast.arg | ast.Pass
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

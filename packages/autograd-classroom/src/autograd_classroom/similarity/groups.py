@@ -22,9 +22,9 @@ from autograd_classroom.similarity.fingerprints import fingerprints
 
 ENOUGH = 12.0  # minimum total weight of the shared fingerprints
 NEARLY_ALL = 0.75  # minimum shared part of the smaller answer's weight
-LONG = 36  # number of fingerprints beyond the given code that students do not share by chance
+LONG = 36  # students do not share this many fingerprints beyond the given code by chance
 MANY = 3  # minimum number of students with the same long code
-_FEW = 20  # in a smaller class, even a rare fingerprint says less
+_FEW = 20  # in a smaller class, even a rare fingerprint means less
 _COMMON = 40  # ignore a fingerprint in more than this many answers when searching for pairs
 
 

@@ -1,4 +1,4 @@
-"""Detect and undo a submission's changes to functions of Python, PyTorch and our packages.
+"""Detect and undo a submission's changes to functions in Python, PyTorch and our packages.
 
 The worker records the original functions before the cells run. If a submission replaces a function,
 the worker restores the original, so that the submission cannot forge the child's messages by

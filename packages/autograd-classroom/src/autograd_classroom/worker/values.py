@@ -39,7 +39,7 @@ _RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 def kind(value: Any) -> str:
-    """Return the kind of a tensor if its numbers cannot be compared, or else an empty string."""
+    """Return the kind of a tensor if its numbers cannot be compared, otherwise an empty string."""
     if not isinstance(value, Tensor):
         return ""
     if type(value) not in _PLAIN:
@@ -60,7 +60,7 @@ def kind(value: Any) -> str:
 
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """Return a sentence if there are too many results to examine, or else ``""``."""
+    """Return a sentence if there are too many results to examine, otherwise ``""``."""
     with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):

@@ -1,4 +1,4 @@
-"""Build the zip file for Gradescope: our packages, and the scripts that install and run them.
+"""Build the zip file for Gradescope, with our packages and the scripts that install and run them.
 
 Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class AutograderError(CourseError):
-    """Raised when the zip file cannot be written. The message is one sentence."""
+    """Raised when the zip file cannot be written. The message is a single sentence."""
 
 
 def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
@@ -55,7 +55,7 @@ def pins(ships: bool = False) -> Iterator[str]:
         name = _NAME.match(requirement)
         asked = "extra ==" not in requirement or (ships and 'extra == "ship"' in requirement)
         if name and asked and name[0] not in _OURS:
-            public, _, _ = metadata.version(name[0]).partition("+")  # without the "+cpu" of torch
+            public, _, _ = metadata.version(name[0]).partition("+")  # without torch's "+cpu"
             yield f"{name[0]}=={public}"
 
 
@@ -67,7 +67,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READA
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield each file of our packages, together with its name in the zip file."""
+    """Yield each file in our packages, together with its name in the zip file."""
     for package in OURS:
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

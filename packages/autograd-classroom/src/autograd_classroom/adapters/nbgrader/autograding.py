@@ -24,8 +24,8 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# nbgrader imports these classes by name when it grades. Names can be stored as JSON, and this
-# module does not have to import the classes.
+# nbgrader imports these classes by name when it grades. With names, the configuration can be stored
+# as JSON, and this module does not have to import the classes.
 _PREPROCESSORS = (
     f"{__name__}.Autograding",
     "nbgrader.preprocessors.IgnorePattern",
@@ -39,7 +39,7 @@ _STOPPED = "nbgrader stopped before it ran any submission"
 
 
 class NotConfiguredError(CourseError):
-    """Raised when nbgrader did not read ``nbgrader_config.py``. The message says what to do."""
+    """Raised when nbgrader has not read ``nbgrader_config.py``. The message says what to do."""
 
 
 class Autograding(Configurable):
@@ -56,8 +56,8 @@ class Autograding(Configurable):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the verdicts into the grader cells.
 
-        Raises GraderFailedError if no verdict can be computed, and NotConfiguredError if the seed
-        is empty.
+        Raises GraderFailedError if the judge cannot compute a verdict, and NotConfiguredError if
+        the seed is empty.
         """
         if not self.seed:
             raise NotConfiguredError(

@@ -1,8 +1,9 @@
-"""Create nbgrader's course folder: our solved notebooks in ``source/``, and a configuration file.
+"""Create nbgrader's course folder.
 
-Each cell that grades an exercise gets a hidden test, which nbgrader removes from the released
-notebook. The hidden test grades the same answer on different inputs. nbgrader shows hidden tests in
-its feedback, so a hidden test contains no seed.
+The folder contains our solved notebooks in ``source/`` and a configuration file. Each cell that
+grades an exercise gets a hidden test, which nbgrader removes from the released notebook. The hidden
+test grades the same answer on different inputs. nbgrader shows hidden tests in its feedback, so a
+hidden test contains no seed.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ points("{exercise}", {name})
 class CourseFolderError(CourseError):
     """Raised when the folder cannot be created.
 
-    The message is one sentence that says what to do.
+    The message says in one sentence what to do.
     """
 
 
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Create nbgrader's folder for the course at ``course``. Return the paths of its notebooks.
 
-    Each lesson becomes an assignment, which is worth the points of its requested exercises. If an
+    Each lesson becomes an assignment that is worth the points for its requested exercises. If an
     earlier call created the folder, this call only adds lessons and changes nothing else. Raises
     CourseFolderError, if possible before it writes anything.
     """
@@ -81,7 +82,7 @@ def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
 def _configure(folder: Path) -> None:
     """Write the configuration files, unless they already exist.
 
-    The seed in the configuration determines the inputs of all lessons.
+    The seed in the configuration determines the inputs for all lessons.
     """
     if (folder / CONFIG).exists():
         return

@@ -27,7 +27,7 @@ _SUFFIX = "-grade"
 
 
 class GraderFailedError(CourseError):
-    """Raised when no verdict can be computed.
+    """Raised when the judge cannot compute a verdict.
 
     nbgrader then stores no score and reports an error for the submission.
     """
@@ -36,7 +36,7 @@ class GraderFailedError(CourseError):
 def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
     """Write the verdict on each exercise into the outputs of its grader cell.
 
-    Raises GraderFailedError if a verdict cannot be computed.
+    Raises GraderFailedError if the judge cannot compute a verdict.
     """
     grading = {_exercise(cell): cell for cell in notebook.cells if _exercise(cell)}
     for result in _results(_read(notebook), grading, seed, trust):

@@ -49,7 +49,7 @@ class Part:
 
     @property
     def settled(self) -> Settlement | None:
-        """Return the points that a person gave by hand, or ``None``."""
+        """Return the points set by hand, or ``None``."""
         return self.score.settlement
 
     @property

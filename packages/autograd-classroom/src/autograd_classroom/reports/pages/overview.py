@@ -71,7 +71,7 @@ class Overview:
     settled: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
-        """Return the exercises in order of their pass rate, lowest rate first."""
+        """Return the exercises sorted by pass rate, lowest first."""
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
@@ -80,14 +80,14 @@ class Overview:
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 
     def rules(self) -> list[str]:
-        """Return the broken rules, starting with the most frequent one."""
+        """Return the broken rules, most frequent first."""
         counts: Counter[str] = Counter()
         for (rule, _), students in self.matrix.items():
             counts[rule] += len(students)
         return [rule for rule, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
     def mistaken(self) -> list[Exercise]:
-        """Return the exercises with at least one wrong answer, in the course's order."""
+        """Return the exercises with at least one wrong answer, in course order."""
         wrong = {exercise for _, exercise in self.matrix}
         return [e for e in self.exercises.values() if e.id in wrong]
 
@@ -105,7 +105,7 @@ def overview(book: Gradebook) -> Overview:
     """Compute the statistics about the class in a gradebook."""
     seen = Overview()
     worth: dict[str, float] = {}
-    for tally in book.tallies():  # tallies are in the course's order
+    for tally in book.tallies():  # tallies are in course order
         seen.exercises[tally.exercise] = Exercise(tally.exercise, tally.title)
     for student in book.students():
         scores = book.scores(student)

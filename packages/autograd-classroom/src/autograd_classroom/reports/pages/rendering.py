@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_PIECES = 200  # number of template parts that are joined before they are written
+_PIECES = 200  # number of template parts to join before writing them
 # Characters that a page must not contain, and characters that change the text direction.
 _UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 

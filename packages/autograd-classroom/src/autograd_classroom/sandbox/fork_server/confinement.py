@@ -13,10 +13,11 @@ NOBODY = 65534
 
 
 def leave() -> None:
-    """Move this process into new namespaces. The new process namespace begins at the next fork.
+    """Move this process into new namespaces.
 
-    If the process runs as root, it first switches to the user ``nobody``, because the kernel does
-    not limit the number of root's processes.
+    The new process namespace takes effect at the next fork. If the process runs as root, it first
+    switches to the user ``nobody``, because the kernel does not limit the number of root's
+    processes.
     """
     if os.geteuid() == 0:
         os.setgroups([])

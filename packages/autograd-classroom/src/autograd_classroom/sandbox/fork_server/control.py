@@ -1,8 +1,9 @@
 """The messages to and from the template. A message is a short JSON object and can carry a socket.
 
-The order ``{"begin": limits}`` carries the socket for a new child. The template answers the order
-``{"end": true}`` with a description of how the child ended. The order ``{"twin": true}`` carries a
-new control socket. The template then forks itself, and the fork follows the orders on this socket.
+The command ``{"begin": limits}`` carries the socket for a new child. The template answers the
+command ``{"end": true}`` with a description of how the child ended. The command ``{"twin": true}``
+carries a new control socket. The template then forks itself, and the fork executes the commands
+from this socket.
 """
 
 from __future__ import annotations

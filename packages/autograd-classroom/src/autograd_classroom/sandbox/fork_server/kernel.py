@@ -93,7 +93,7 @@ def leave_keyring() -> None:
 
 
 def die_with_parent(signal: int) -> None:
-    """Ask the kernel to send a signal to this process when its parent ends."""
+    """Ask the kernel to send a signal to this process when its parent exits."""
     _checked("prctl", _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal, 0, 0, 0))
 
 

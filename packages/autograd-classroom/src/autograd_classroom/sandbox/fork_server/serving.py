@@ -15,7 +15,7 @@ from autograd_classroom.sandbox.fork_server.usage import Meter, held_by
 from autograd_classroom.sandbox.limits import Limits
 
 _LOOK = 0.05  # seconds between two measurements of a child's resource usage
-_GRACE = 1.0  # seconds that a child has to end by itself after it has closed its socket
+_GRACE = 1.0  # seconds that a child has to exit on its own after it has closed its socket
 _FORGOTTEN = 10  # the template ends a child after this multiple of ``Limits.whole``
 
 
@@ -34,7 +34,7 @@ class Template:
 
 
 def serve(control: socket.socket, template: Template) -> None:
-    """Carry out orders until the other side closes the connection."""
+    """Execute commands until the other side closes the connection."""
     while (order := heard(control)) is not None:
         if order.channel is None:
             say(control, {"ended": "never began"})
@@ -58,7 +58,7 @@ def _fork(control: socket.socket, other: socket.socket, template: Template) -> N
 
 
 def _one(control: socket.socket, template: Template, order: Order) -> bool:
-    """Start one child, and watch it until it ends. Return whether to wait for more orders."""
+    """Start one child, and watch it until it ends. Return whether to wait for more commands."""
     channel, limits = order.channel, Limits(**order.said["begin"])
     assert channel is not None
     try:
@@ -74,9 +74,9 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 
 
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Answer the "end" order with a message. Return whether the connection is still open.
+    """Answer the "end" command with a message. Return whether the connection is still open.
 
-    If the order has not arrived yet, wait for it.
+    If the command has not arrived yet, wait for it.
     """
     if not message.pop("asked", False) and heard(control) is None:
         return False
@@ -89,7 +89,7 @@ def _ended(
 ) -> dict[str, Any]:
     """Watch a child until it ends. Return its exit code and, if it was killed, the reason.
 
-    The template kills the child if the child exceeds a limit or if an order to end it arrives.
+    The template kills the child if the child exceeds a limit or if a command to end it arrives.
     """
     meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:

@@ -31,7 +31,7 @@ class Child:
     def ended(self, grace: float) -> bool:
         """Kill the child and all processes in its namespace. Return whether this was necessary.
 
-        The child first has ``grace`` seconds to end by itself.
+        The child first has ``grace`` seconds to exit on its own.
         """
         if self._child is None or select.select([self.keeper_ends], [], [], grace)[0]:
             return False
@@ -98,7 +98,8 @@ def _keep(
     if process == 0:
         os.close(told)
         os.close(goes)
-        os.read(waits, 1)  # the child's code must not kill the keeper before it has sent the id
+        # The child's code could kill the keeper, so wait until the keeper has sent the id.
+        os.read(waits, 1)
         os.close(waits)
         _live(channel, limits, life, secluded, filtered)
     channel.close()

@@ -24,7 +24,7 @@ _HELD = ("RssAnon:", "RssShmem:", "HugetlbPages:")
 class _Process:
     parent: int
     own: float  # seconds of CPU time
-    waited: float  # CPU time of the ended children for which it has waited
+    waited: float  # CPU time of ended children that it has waited for
     began: int
 
 
