@@ -1,4 +1,4 @@
-"""Gradient flow: how values go forward through a graph, and how gradients go back.
+"""Gradient flow: how values flow forward through a graph, and how gradients flow back.
 
 ``record`` creates a ``trace``, and ``grouping`` joins nodes into groups. ``describe`` writes the
 text, ``layout`` computes all positions, and ``svg`` and ``figure`` draw the picture. A ``view``

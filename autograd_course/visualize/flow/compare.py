@@ -16,7 +16,7 @@ from autograd_course.visualize.kit.inputs import input_names
 class FlowComparison(FlowWidget):
     """Several traces that advance step by step together. :func:`compare_flows` creates this widget.
 
-    All flows go forward together and then back together. A shorter flow waits for the others.
+    All flows step forward together, then backward together. Shorter flows wait for the longest one.
     ``views`` contains the flows. The sign ≠ marks the differences between them.
     """
 
@@ -52,7 +52,7 @@ class FlowComparison(FlowWidget):
 
     @property
     def png(self) -> bytes:
-        """The flows in one picture. Each flow is below its name."""
+        """All flows in one picture, each below its name."""
         named = [(s.name, s.picture.words, s.picture.layout) for s in self.views]
         return png_of_several(named, self._different([s.texts for s in self.views]))
 
@@ -63,10 +63,9 @@ class FlowComparison(FlowWidget):
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Return the step of each flow for every common step.
+    """For each flow, return its own step at every common step.
 
-    For each flow, ``phases`` contains the number of forward steps and of backward steps, without
-    the start.
+    ``phases`` contains the numbers of forward and backward steps of each flow, excluding the start.
     """
     forward, back = (max(counts) for counts in zip(*phases, strict=True))
     return [
@@ -77,7 +76,7 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _verdict(views: Sequence[View], different: Sequence[Different]) -> str:
-    """Describe the differences, and list the gradients of the inputs that all flows have."""
+    """Describe the differences, and list the gradients of the inputs that all flows share."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
         for s in views
@@ -121,7 +120,7 @@ def compare_flows(
         depth: The depth at which modules are folded, as in :func:`gradient_flow`.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: A function cannot be traced, or there are fewer than two functions.

@@ -1,4 +1,4 @@
-"""Write all text about a trace: cards, steps and details, for the page, pictures and print."""
+"""Write the text of cards, steps and details for the page, the pictures and plain-text output."""
 
 import re
 from collections.abc import Sequence
@@ -45,13 +45,13 @@ class Map:
 
 @dataclass(frozen=True)
 class Card:
-    """The text about a node: its card, its full name, and the rows of its details.
+    """The text for a node: its card, its full name, and the rows of its details.
 
     A row has a term, a description, and the value or gradient that must be known before the row
     appears. ``mark`` is the template for the gradient's mark (:mod:`marks`), and ``source`` is the
     index of the node's source code in the script. ``opens`` is the group that a folded card shows.
     ``within`` lists the open groups around the card, innermost first. ``badge`` is the text on the
-    rim of the card.
+    border of the card.
     """
 
     kind: Kind
@@ -69,7 +69,7 @@ class Card:
 
     @property
     def lines(self) -> tuple[str, str, str]:
-        """The lines on the card. The gradient has a sign, so color is not the only cue."""
+        """The lines on the card. The sign ∂ marks the gradient, so color is not the only cue."""
         return self.title, self.value, f"∂ {self.gradient}"
 
 
@@ -106,7 +106,7 @@ class Script:
 
 
 def shape(scripts: Sequence[Script]) -> int:
-    """Return a checksum of the scripts, without the strings that fill the slots."""
+    """Return a checksum of the scripts, excluding the strings that fill the slots."""
     return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
 
 
@@ -128,7 +128,7 @@ def headline(trace: Trace) -> str:
 
 
 def results(node: Node) -> list[Row]:
-    """Return rows with the value and the gradient of each output of a node."""
+    """For each output of a node, return rows with its value and its gradient."""
     pairs = list(zip(node.values, node.gradients, strict=True))
     rows: list[Row] = []
     for index, (value, gradient) in enumerate(pairs):
@@ -161,7 +161,7 @@ def product(node: Node, edge: Edge) -> str:
 def total(node: Node, uses: Sequence[Edge]) -> str:
     """Write the sum of a value's gradients, ``2 + 3 = 5``, or ``""`` for larger tensors.
 
-    For larger tensors, only norms are shown, and norms do not add up.
+    Larger tensors are summarized by their norms, and the norm of a sum is not the sum of the norms.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -172,7 +172,7 @@ def total(node: Node, uses: Sequence[Edge]) -> str:
 
 
 def bracketed(text: str) -> str:
-    """Put a negative number in parentheses, so that it can be a summand or a factor."""
+    """Parenthesize a negative number for use in a sum or a product."""
     return f"({text})" if text.startswith("-") else text
 
 
@@ -195,7 +195,7 @@ def kept(saved: Saved, names: Sequence[str]) -> str:
 
 
 def sent(edge: Edge) -> str:
-    """Write the gradient that goes back along an edge, and the local factor: ``4 (×4)``."""
+    """Write the gradient that flows back along an edge, and the local factor: ``4 (×4)``."""
     factor = times(edge)
     return each((edge.gradient,), "brief") + (f" ({factor})" if factor else "")
 
@@ -208,7 +208,7 @@ def times(edge: Edge) -> str:
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write one or two outputs side by side. If there are more, write how many there are."""
+    """Write one or two outputs side by side, or the number of outputs if there are more."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 
@@ -224,18 +224,18 @@ def in_full(summary: Summary | None) -> str:
 
 
 def shortened(name: str) -> str:
-    """Cut a long name at its beginning, because its end (``norm1.weight``) says more."""
+    """Truncate a long name at the start, because its end (``norm1.weight``) is more informative."""
     return name if len(name) <= _LONGEST_TITLE else f"…{name[1 - _LONGEST_TITLE :]}"
 
 
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # if a value has more uses than this, they are only counted
+_MOST_USES = 12  # if a value has more uses than this, the details only count them
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Describe a node in rows. A row has a term, a description, and the value that it needs."""
+    """Describe a node in rows. Each row has a term, a description, and the value that it needs."""
     if node.kind == "output":
         return results(node)
     size: Row = ("norm of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
@@ -261,7 +261,7 @@ def facts(trace: Trace, node: Node) -> list[Row]:
 
 
 def _sums(trace: Trace, node: Node) -> list[Row]:
-    """Write the sum of the gradients of each output that is used at least twice."""
+    """For each output that is used at least twice, write the sum of its gradients."""
     found: list[Row] = []
     for output in range(len(node.gradients)):
         uses = [edge for edge in trace.out_of(node.id) if edge.output == output]
@@ -342,7 +342,7 @@ def describe(trace: Trace) -> str:
         trace: The flow, from :func:`trace_gradient_flow`.
 
     Returns:
-        The title, and below it one line for each step of forward and of backward.
+        The title, followed by one line for each step of forward and backward.
 
     Raises:
         TraceError: The argument is not a trace.
@@ -496,7 +496,7 @@ class _Writer:
 
 
 def _badge(node: Node) -> str:
-    """Return the signs on the rim of a card, which mark custom Functions and hooks."""
+    """Return the signs on a card's border, which mark custom Functions and hooks."""
     inside = len(node.inside.custom) if node.inside else 0
     hooked = bool(node.hooks or any(node.before))
     if node.kind == "custom":

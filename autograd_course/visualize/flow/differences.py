@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script. The script's numbers can belong to other input values."""
+    """A flow and its script. The numbers in the script may come from different input values."""
 
     trace: Trace
     words: Script
@@ -29,12 +29,13 @@ class Different(NamedTuple):
 
 
 def differences(flows: Sequence[Described]) -> list[Different]:
-    """For each flow, return the nodes and edges that differ from the first flow.
+    """Compare the first flow with each of the others, and return the differences in each flow.
 
-    The first flow is compared with all other flows. A node differs if its counterpart is a
-    different operation, or if it has no counterpart. An edge differs if it has no counterpart or if
-    its counterpart has a different local factor. An edge is not marked if the same operation only
-    received different values, because these values follow from an earlier difference.
+    The result for the first flow combines its differences from all other flows. A node differs if
+    its counterpart is a different operation or if it has no counterpart. An edge differs if it has
+    no counterpart or if its counterpart has a different local factor. An edge is not marked if the
+    same operation merely received different values, because these values result from an earlier
+    difference.
     """
     first, found = Different(), []
     for other in flows[1:]:
@@ -60,7 +61,7 @@ def _between(one: Described, other: Described) -> list[Different]:
 
 
 class _Way(NamedTuple):
-    """An edge into a node, with its value and its local factor, which can be empty."""
+    """An edge into a node, with its value and its local factor, which may be empty."""
 
     edge: int
     value: str
@@ -80,7 +81,7 @@ def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
 
 
 def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | None]]:
-    """Pair the nodes of two flows in forward order. A missing node is ``None``."""
+    """Pair the nodes of two flows in forward order. A missing counterpart is ``None``."""
     ours, theirs = ([_operation(flow, n.id) for n in flow.nodes] for flow in (one, other))
     for _, i, k, j, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         yield from zip_longest(range(i, k), range(j, m))

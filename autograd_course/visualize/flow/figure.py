@@ -1,4 +1,4 @@
-"""Draw the picture as PNG. This is the SVG of the page, in the colors of a light page."""
+"""Draw the picture as PNG. It shows the page's SVG in the colors of a light page."""
 
 import re
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ from autograd_course.visualize.kit.png import reduced_png
 KEY = "lines and bars: norm of ∂ (log scale); dashed blue: negative ∂"
 KEY_WIDTH = 420.0  # the minimum width that leaves room for the key
 HEADING, _INDENT = 24.0, 20.0  # the height and the indentation of a picture's name
-_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the text of the key, a saved page, and text on it
-_PIXELS = 72  # dots per inch at which a pixel of the layout is a pixel of the PNG
+_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: text of the key, width of a saved page, text on it
+_PIXELS = 72  # dots per inch at which one pixel of the layout is one pixel of the PNG
 # dots per inch; pictures with more pixels than the limit use the plain resolution
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5
 _SLIM = 0.92  # DejaVu Sans is wider than the fonts of most pages
@@ -38,7 +38,7 @@ def png(words: Script, drawn: Layout) -> bytes:
 def png_of_several(
     named: Sequence[tuple[str, Script, Layout]], different: Sequence[Different]
 ) -> bytes:
-    """Draw several pictures, each below its name. Tall pictures are side by side if they fit.
+    """Draw several pictures, each below its name. Place tall pictures side by side if they fit.
 
     ``different`` contains the differences in each picture.
     """
@@ -60,7 +60,7 @@ def png_of_several(
 
 
 def _with_key(sheet: Sheet, words: Script, different: Different = ALIKE) -> str:
-    """Return a picture with the key to its lines in the lower right corner, if it fits."""
+    """Return a picture, and add the key to its lines in the lower right corner if the key fits."""
     shown = svg_sheet(sheet, words, different)
     if sheet.width < KEY_WIDTH:
         return shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from autograd_course.visualize.flow.trace import Edge, Group, Inside, Node, Trace
 from autograd_course.visualize.kit.graph import unique
 
-# --- Chains that only reshape, as one node --------------------------------------------------------
+# --- Folding chains of reshapes into one node -----------------------------------------------------
 
 RESHAPING = frozenset(
     {"Alias", "Clone", "Expand", "Permute", "ReshapeAlias", "Squeeze", "T", "Transpose"}
@@ -17,9 +17,9 @@ RESHAPING = frozenset(
 
 
 def fold(trace: Trace) -> Trace:
-    """Join each chain of reshaping nodes into one node. Each node must feed only the next node.
+    """Join each chain of reshapes into one node. Within a chain, each node feeds only the next.
 
-    A chain lies inside one call of a module, or outside all modules.
+    A chain lies within a single module call or outside all modules.
 
     The joined node has the value and the ``grad_output`` of the last node in the chain. It sends
     back the gradient that the first node sends.
@@ -92,7 +92,7 @@ _MOST, _PIECE = 40, 20
 
 @dataclass
 class _Branch:
-    """A group in the tree under construction. It holds its contents instead of its position."""
+    """A group in the tree under construction. It stores its contents instead of its position."""
 
     name: str
     kind: str
@@ -100,9 +100,9 @@ class _Branch:
 
 
 def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
-    """Convert the module calls in ``trace.groups`` to a tree of groups that is useful to draw.
+    """Convert the module calls in ``trace.groups`` to a tree of groups for drawing.
 
-    A parameter belongs to the innermost group that contains all its uses. Inputs with the names
+    A parameter belongs to the innermost group that contains all its uses. Inputs whose names are in
     ``given`` stay outside all groups. A group is dropped if it contains a single object or only
     another group. If a group contains more than forty objects, they are grouped into runs of
     twenty. If ``opened`` is true, the outermost call is not a group, because it is the traced
@@ -160,7 +160,7 @@ def _first(thing: "_Branch | int", computed: set[int]) -> int:
 
 
 def _cut(branch: _Branch, computed: set[int], path: str = "") -> None:
-    """If a list is too long to display, cut it into runs of consecutive operations."""
+    """If a list is too long to display, split it into runs of consecutive operations."""
     things = [t for t in branch.inside if isinstance(t, _Branch) or t in computed]
     if len(things) > _MOST:
         length = max(_PIECE, -(-len(things) // _MOST))
@@ -209,7 +209,7 @@ Owner = tuple[bool, int]  # whether the key is a group, and the number of the gr
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
     """Return the groups to open: all groups at a depth less than ``depth``.
 
-    If ``depth`` is None, the function opens groups level by level from the outside, as long as
+    If ``depth`` is None, the function opens groups level by level from the outside in, as long as
     there are at most sixty cards. It opens groups of the same kind and depth together or not at
     all, so that similar layers look the same.
     """
@@ -230,7 +230,7 @@ def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
 
 
 def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int]) -> list[list[int]]:
-    """Sort groups by kind. Kinds that add few cards when they are opened come first."""
+    """Sort groups by kind. Kinds that add few cards when opened come first."""
     kinds: dict[str, list[int]] = {}
     for group in groups:
         kinds.setdefault(trace.groups[group].kind, []).append(group)
@@ -278,7 +278,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """For each object, return the place where it begins in forward. Parameters come first."""
+    """For each object, return its first position in forward order. Parameters come first."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":
@@ -289,7 +289,7 @@ def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
 def _sorted(
     owners: Iterable[Owner], links: Iterable[tuple[Owner, Owner]], key: Mapping[Owner, int]
 ) -> list[Owner]:
-    """Sort so that links point forward. If several orders are possible, sort by key."""
+    """Sort topologically, and break ties by key."""
     links = list(links)
     waiting = Counter(target for _, target in links)
     after: dict[Owner, list[Owner]] = {}

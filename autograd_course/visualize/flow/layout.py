@@ -1,4 +1,4 @@
-"""Compute the position of everything in a layered drawing, for the pictures and the widget."""
+"""Compute all positions in a layered drawing, for the pictures and the widget."""
 
 import math
 from collections import Counter
@@ -25,8 +25,8 @@ class Flow:
 
     ``gap`` is the distance between two ranks without labels, and ``beside`` is the distance between
     neighboring cards in a rank. Edges arrive in the middle part of a card's side, and ``ports`` is
-    the length of this part as a fraction of the side. ``badge`` is the center of a custom
-    Function's badge on the upper rim of its card, from 0 to 1.
+    the length of this part as a fraction of the side. ``badge`` is the position of a custom
+    Function's badge along the top of its card, from 0 to 1.
     """
 
     downward: bool
@@ -41,11 +41,11 @@ class Flow:
 
 
 RIGHT = Flow(downward=False, gap=40.0, beside=22.0, ports=0.6, badge=0.5)
-# Edges arrive at the upper rim here, and leave room for the badge.
+# In this direction, edges arrive at the top of a card and leave room for the badge.
 DOWN = Flow(downward=True, gap=38.0, beside=34.0, ports=0.45, badge=1.0)
 
 
-# --- Ranks, and the order inside each -------------------------------------------------------------
+# --- Ranks, and the order within each rank --------------------------------------------------------
 # A rank is a column if a drawing runs from left to right, and a row if it runs from top to bottom.
 
 # A place in a rank: the number of a node, or (edge, rank) if an edge passes through the rank.
@@ -126,7 +126,7 @@ def _neighbors(links: list[tuple[Place, Place]]) -> tuple[Neighbors, Neighbors]:
 
 
 def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[list[Place]]:
-    """Sort each rank by the mean position of each place's neighbors in the previous rank."""
+    """Sort the places in each rank by the mean position of their neighbors in the previous rank."""
     ranks = [list(rank) for rank in ranks]
     order = range(1, len(ranks)) if forward else range(len(ranks) - 2, -1, -1)
     for c in order:
@@ -146,7 +146,7 @@ def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[l
 def _exchanged(
     ranks: list[list[Place]], sources: Neighbors, targets: Neighbors
 ) -> list[list[Place]]:
-    """Swap neighbors in a rank as long as this removes a crossing."""
+    """Swap adjacent places in a rank if the swap removes a crossing."""
     ranks = [list(rank) for rank in ranks]
     for c, rank in enumerate(ranks):
         at = {p: i for side in (c - 1, c + 1) if 0 <= side < len(ranks)
@@ -201,7 +201,7 @@ class Room:
         return self.sizes[place] if isinstance(place, int) else 0.0
 
     def distances(self, rank: Sequence[Place]) -> list[float]:
-        """Return the minimum distance of each place from the previous one, and 0 for the first."""
+        """Return the minimum distance of each place from the previous one (0 for the first)."""
         distances = [0.0]
         for one, other in pairwise(rank):
             cards = isinstance(one, int) or isinstance(other, int)
@@ -315,7 +315,7 @@ def _fitted(
 
 # --- The paths of the edges -----------------------------------------------------------------------
 
-LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the minimum width
+LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the minimum width, and the height
 ARROW = 10.0
 
 
@@ -334,7 +334,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each rank begins and ends along the flow, and each place's center across the flow.
+    """The start and end of each rank along the flow, and the center of each place across the flow.
 
     ``sizes`` contains the sizes of the cards along and across the flow.
     """
@@ -346,7 +346,7 @@ class Placement:
 
 
 def curved(layers: Layers, placed: Placement, labels: Sequence[float]) -> list[Curve]:
-    """Draw every edge from the end of its source to the start of its target, and avoid the cards.
+    """Route every edge from the end of its source to the start of its target, around the cards.
 
     ``labels`` contains the widths of the edges' labels.
     """
@@ -378,7 +378,7 @@ def _ends(place: Place, rank: int, placed: Placement) -> Point:
 
 
 def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
-    """At one end of each node, spread the edges over the side of the card, in their order."""
+    """At one end of each node, spread the edges along the side of its card, in order."""
     following = -2 if end else 1
     at: dict[int, list[int]] = {}
     for edge, route in enumerate(layers.routes):
@@ -428,15 +428,16 @@ def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
 
 # --- The drawing ----------------------------------------------------------------------------------
 
-# Sizes in pixels. In the widest possible substitute font, a character's width is 0.61 of its size.
+# Sizes in pixels. In the widest possible substitute font, a character's width is 0.61 times the
+# font size.
 TITLE, LINE = 13.0, 12.0
 NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 67.0
 BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 12.0, 16.0, 12.0
 MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps are side by side below the texts
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
-# A rank is about 170 pixels wide. With more ranks than this, text on a page of 1000 pixels is too
-# small.
+# A rank is about 170 pixels wide. With more ranks than this, the text is too small on a page that
+# is 1000 pixels wide.
 _MOST_COLUMNS = 9
 
 
@@ -582,7 +583,7 @@ TURN, TURN_SIZE = "continued →", 9.0  # the text at the bottom of a column, an
 TURN_RISE, TURN_ASIDE = 22.0, 4.0  # the distance to the bottom, and to the next column
 RULE_TOP = 8.0  # the distance from the top of the columns to the line between them
 WIDEST = 1200.0  # the maximum width that a page shows without shrinking the text
-_TALL, _COLUMN = 1400.0, 1000.0  # the height above which a drawing is cut, and a column's height
+_TALL, _COLUMN = 1400.0, 1000.0  # the height above which a drawing is split, and a column's height
 # Room for a badge and an arrowhead above a card, and for the card behind it.
 _RISE, _FALL = 13.0, 6.0
 _HALF_LABEL = 9.0
@@ -623,7 +624,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A drawing that is divided into columns. Only tall and narrow drawings have several."""
+    """A drawing that is divided into columns. Only tall and narrow drawings have more than one."""
 
     drawn: Layout
 
@@ -641,7 +642,7 @@ class Sheet:
 
     @property
     def placed(self) -> Iterator[tuple[float, Column]]:
-        """Each column, with the position of its left side."""
+        """Each column, preceded by the position of its left side."""
         left = 0.0
         for column in self.columns:
             yield left, column
@@ -672,7 +673,7 @@ Part = tuple[float, float]  # the range of a column
 
 
 def _parts(drawn: Layout, count: int) -> list[Part]:
-    """Cut the drawing into at most ``count`` pieces of about equal length."""
+    """Split the drawing into at most ``count`` pieces of about equal length."""
     cuts, height = _cuts(drawn), drawn.height / count
     while len(found := list(_filled(cuts, height))) > count:
         height *= 1.02
@@ -719,7 +720,7 @@ def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
 BASELINES = (19.0, 37.0, 54.0)  # title, value and gradient, from the top of a card
 BADGE_BASELINE, ROUNDEST = 12.2, 31.0
 PARTIAL = 8.0  # the distance from the sign ∂ to its heat map
-GAUGE_RISE = 5.5  # the distance of the gradient's bar from the lower rim of a card
+GAUGE_RISE = 5.5  # the distance of the gradient's bar from the bottom of a card
 # The radius of the sign that marks a difference.
 UNLIKE = 8.0
 _ASIDE = 8.0  # the margin of a factor's background around its text (widget.js: ASIDE)

@@ -1,4 +1,4 @@
-"""Write gradients and small tensors as a few characters, for the drawings and the page."""
+"""Encode gradients and small tensors as short strings, for the drawings and the page."""
 
 import math
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from autograd_course.visualize.kit.formatting import Summary, number
 # --- Marks ----------------------------------------------------------------------------------------
 # The size of a gradient is its Euclidean norm, divided by the norm of the gradient at the loss,
 # which is 1 for a scalar loss. A gradient *vanishes* below a millionth (``VANISHING``), because
-# float32 parameters of ordinary size no longer change. It *explodes* above ten thousand
-# (``EXPLODING``), because one step with an ordinary learning rate destroys the parameters. Zero has
+# float32 parameters of typical size no longer change. It *explodes* above ten thousand
+# (``EXPLODING``), because one step with a typical learning rate destroys the parameters. Zero has
 # its own mark, and so do nan and infinity.
 
 VANISHING, EXPLODING = 1e-6, 1e4
-_LEAST, _MOST = 1e-8, 1e2  # the sizes that have length zero and full length, on a logarithmic scale
+_LEAST, _MOST = 1e-8, 1e2  # the sizes at length zero and at full length, on a logarithmic scale
 _THIN, _THICK = 1.0, 4.0  # the width of an edge in pixels
 LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
 
 def mark(gradient: Summary | None, unit: float) -> str:
-    """Write a gradient's sign and its length in percent. ``+80`` is as large as at the loss."""
+    """Write a gradient's sign and its length in percent. ``+80`` means as large as at the loss."""
     if not isinstance(gradient, Reading) or gradient.sign == "0":
         return "0"
     if gradient.sign == "!":
@@ -73,17 +73,18 @@ def size(gradient: Summary | None, unit: float) -> str:
 
 
 # --- Heat maps ------------------------------------------------------------------------------------
-# ``.`` is zero, ``a`` … ``f`` are positive and ``A`` … ``F`` negative sixths of the largest
-# magnitude in the map, and ``!`` is nan or infinite. A negative cell is drawn with a dash, so that
-# color alone never shows the sign.
+# ``a`` … ``f`` are one to six sixths of the largest magnitude in the map, and ``A`` … ``F`` are the
+# same levels for negative elements. ``.`` is zero, and ``!`` is nan or infinite. A dash marks each
+# negative cell, so that color is not the only cue for the sign.
 
 LEVELS = 6
 _UP, _DOWN = "abcdef", "ABCDEF"
-CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8  # pixels of a cell; smaller in maps with more columns
+# The size of a cell in pixels. Cells are small if there are more than ``_WIDE`` columns.
+CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8
 
 
 def coded(heat: Heat) -> str:
-    """Write the levels of a heat map as characters, row by row."""
+    """Encode the levels of a heat map as characters, row by row."""
     largest = max((abs(cell) for cell in heat.cells if math.isfinite(cell)), default=0.0)
     return "".join(_letter(cell, largest) for cell in heat.cells)
 

@@ -60,11 +60,11 @@ from autograd_course.visualize.kit.inputs import (
 
 
 class ForwardValues(DispatchMode):
-    """A dispatch mode that records the value of every differentiable tensor an operation reads.
+    """A dispatch mode that records the value of every differentiable tensor that operations read.
 
-    The values are stored by the node that created the tensor. They are recorded when the next
-    operation reads the tensor, before later code can change the tensor in place. For each storage,
-    ``born`` contains autograd's next node number at the time when the storage was filled
+    The key of a value is the node that created the tensor. The mode records the value when the next
+    operation reads the tensor, before later code can change the tensor in place. ``born`` maps each
+    storage to autograd's next node number at the time when the storage was filled
     (:func:`saved_tensors`).
     """
 
@@ -94,7 +94,7 @@ class ForwardValues(DispatchMode):
             self._tensors[node, tensor.output_nr] = tensor
 
     def hooks(self) -> dict[GraphNode, tuple[str, ...]]:
-        """List the registered tensor hooks, by node, and drop the references to the tensors."""
+        """Return the names of each node's tensor hooks, and drop the references to the tensors."""
         found: dict[GraphNode, tuple[str, ...]] = {}
         for (node, _), tensor in self._tensors.items():
             found[node] = found.get(node, ()) + tensor_hooks(tensor)
@@ -143,7 +143,7 @@ class BackwardGradients:
 
     @contextmanager
     def watching(self, nodes: Sequence[GraphNode]) -> Iterator[None]:
-        """In a ``with`` block, put hooks on all nodes. Remove the hooks at the end of the block."""
+        """Keep hooks on all nodes during a ``with`` block."""
         handles = []
         for node in (node for node in nodes if not is_leaf(node)):
             handles.append(node.register_prehook(partial(self._receive, node)))
@@ -225,16 +225,15 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Return whether every element is finite and not zero, so that division is possible."""
+    """Return whether every element is finite and nonzero, so that division is safe."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
 
 
 # --- The module that created each node ------------------------------------------------------------
-# Autograd numbers its nodes in the order of their creation. So the nodes that a module call created
-# have numbers between the next number at the beginning of the module's forward and the next number
-# at its end.
+# Autograd numbers nodes in the order of their creation. The next node number at the start and at
+# the end of a module's forward therefore bounds the numbers of the nodes that the module created.
 
 
 @dataclass
@@ -258,7 +257,7 @@ class ModuleCalls:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, put hooks on all modules."""
+        """Keep hooks on all modules during a ``with`` block."""
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -292,7 +291,7 @@ def innermost(calls: Sequence[ModuleCall], number: int) -> int | None:
 
 
 def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """Return names for the modules that ``fn`` is, contains, or receives as an argument."""
+    """Name the modules that ``fn`` uses or receives as arguments, including ``fn`` itself."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner}
     if inspect.isfunction(fn):
@@ -302,7 +301,7 @@ def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
 
 
 def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
-    """Return the path of every module inside the roots. The keys are the ``id`` of each module."""
+    """Return the paths of all modules inside the roots, keyed by the ``id`` of the module."""
     paths: dict[int, str] = {}
     for name, root in roots.items():
         for path, module in root.named_modules():
@@ -313,8 +312,8 @@ def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
 
 # --- The contents of a custom Function's ctx, and its source --------------------------------------
 
-_LONGEST = 60  # the maximum number of characters of an attribute that is not a tensor
-_MOST_LINES = 60  # the maximum number of lines of a source
+_LONGEST = 60  # the maximum length of a non-tensor attribute, in characters
+_MOST_LINES = 60  # the maximum number of source lines
 # Finding the source is the slowest part of a trace, and a sweep creates a hundred traces.
 _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 
@@ -503,7 +502,7 @@ def _edges(node: GraphNode, ids: Mapping[Any, int], passes: Passes) -> list[Edge
 
 
 def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) -> tuple[int, ...]:
-    """Return the order in which backward ran. A leaf follows the last node that sent to it."""
+    """Return the order in which backward ran. A leaf follows the last node that sends to it."""
     waiting: dict[GraphNode, int] = dict.fromkeys(passes.leaves, 0)
     for node in ids:
         for _, source, _ in producers(node):
@@ -584,7 +583,7 @@ def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tupl
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """In a ``with`` block, turn on grad mode. Afterward, restore random state and default dtype."""
+    """Run a ``with`` block in grad mode, and then restore the random state and default dtype."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype = torch.get_default_dtype()
     try:
@@ -657,7 +656,7 @@ def _collected(
     leaves: Mapping[Any, Tensor],
     gradients: BackwardGradients,
 ) -> dict[Any, Tensor | None]:
-    """Return the gradient of each leaf. These gradients are complete at the end of backward."""
+    """Run backward and return the gradient of each leaf."""
     try:
         # Do not call .backward(), which would write to the .grad of other tensors that fn can
         # reach.

@@ -1,4 +1,4 @@
-"""Draw the picture as SVG: for the animation in the widget, as a separate file, and for the PNG."""
+"""Draw the picture as SVG for the widget's animation, for a standalone file, and for the PNG."""
 
 from collections.abc import Sequence
 from html import escape
@@ -70,7 +70,7 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
 
 
 def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
-    """Return the heat maps. In the widget, the page fills them, so that fewer bytes are sent."""
+    """Return the heat maps. In the widget, they are empty, and the page fills them in."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
@@ -87,7 +87,7 @@ def _partial(m: Map, x: float, y: float) -> str:
 
 
 def _cells(code: str, columns: int) -> str:
-    """Draw the cells of a heat map: a path for each level, dashes in negative cells, and a rim."""
+    """Draw a heat map: its outline, a path for each level, and dashes in negative cells."""
     side, levels, dashes = cell_size(columns), dict[tuple[str, float], str](), ""
     for x, y, letter in cells(code, columns, 0, 0):
         level = shade(letter)
@@ -125,7 +125,7 @@ ALIKE = Different()
 
 
 def live_svg(words: Script, drawn: Layout) -> str:
-    """Return the picture as SVG with CSS classes, which the style sheet ``picture.css`` formats.
+    """Return the picture as SVG with CSS classes, which ``picture.css`` styles.
 
     Each element that shows a number keeps its template in ``data-text``. Cards have ``data-node``,
     and edges have ``data-edge``.

@@ -33,11 +33,11 @@ class Heat:
 
 @dataclass(frozen=True)
 class Reading(Summary):
-    """A summary with a ``heat`` map (up to 64 elements), the ``std``, and the share of ``zeros``.
+    """A summary with a ``heat`` map (up to 64 elements), ``std``, and the fraction of ``zeros``.
 
     ``sign`` is ``+`` or ``-`` if no element has the opposite sign, and ``±`` if both signs occur or
-    the numbers are complex. It is ``0`` if all elements are zero, and ``!`` if one is nan or
-    infinite. ``broken`` counts the elements that are nan or infinite.
+    the numbers are complex. It is ``0`` if all elements are zero, and ``!`` if any element is nan
+    or infinite. ``broken`` counts the elements that are nan or infinite.
     """
 
     sign: Sign = "0"
@@ -121,8 +121,8 @@ Summaries = tuple[Summary | None, ...]
 class Saved:
     """A tensor that a custom Function saves for backward.
 
-    ``role`` is the role of the tensor. If the tensor is a differentiable input, ``argument`` is its
-    index.
+    ``role`` says whether the tensor is an input, an output or an intermediate result. For a
+    differentiable input, ``argument`` is its index.
     """
 
     summary: Summary
@@ -147,8 +147,8 @@ class Source:
 class Group:
     """A module call or a run of consecutive operations that can be drawn as one card.
 
-    ``parent`` is the group that contains this group. ``name`` is the path of the module, followed
-    by a number from the second call on. ``kind`` is the class of the module.
+    ``parent`` is the group that contains this group. ``name`` is the path of the module. From the
+    second call on, a number follows the path. ``kind`` is the class of the module.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Inside:
-    """The contents of a folded group: number, nodes, and the gradients of its parameters."""
+    """The contents of a folded group: its operations and the gradients of its parameters."""
 
     group: int
     operations: int
@@ -175,12 +175,13 @@ class Node:
     ``gradients`` contains the gradients that arrived for these outputs in backward
     (``grad_output``). Most nodes have one value and one gradient. A value is ``None`` if no later
     operation read it, and a gradient is ``None`` if none arrived. ``saved``, ``attributes`` and
-    ``source`` describe the inside of a custom Function. If the node is a chain of reshapes,
+    ``source`` describe the internals of a custom Function. If the node is a chain of reshapes,
     ``folded`` lists its operations from first to last.
 
     ``hooks`` contains the names of the tensor hooks on the node's outputs. If a hook of any kind
     changed a gradient, ``before`` contains the gradient before the hook. ``group`` is the innermost
-    group around the node. A node of kind ``module`` represents everything ``inside`` of it.
+    group around the node. A node of kind ``module`` represents a folded group, which ``inside``
+    describes.
     """
 
     id: int
@@ -218,13 +219,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A connection. A value goes from ``source`` to ``target``, and its gradient goes back.
+    """A connection. A value flows from ``source`` to ``target``, and its gradient flows back.
 
     ``output`` is the index of the value among the outputs of ``source``. ``argument`` is its index
     among the differentiable arguments of ``target``. ``gradient`` is the gradient that ``target``
     sends back. ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None``
-    unless this quotient *is* the derivative. This is only the case for an elementwise operation (or
-    single numbers) and a ``grad_output`` without zeros.
+    unless this quotient *is* the derivative. It is the derivative only if the operation is
+    elementwise (or both are single numbers) and ``grad_output`` contains no zeros.
     """
 
     source: int
@@ -250,11 +251,11 @@ class Edge:
 class Trace:
     """One real forward and backward pass.
 
-    ``nodes`` is in the order of forward, and ``nodes[i].id == i``. ``backward`` lists ids in the
-    order in which the autograd engine reached the nodes. ``summed`` says whether the loss is the
-    sum of the output's elements, because the output is not a scalar. ``groups`` contains the
-    modules that ran, outer modules first. ``unit`` is the norm of the gradient at the loss. All
-    other gradients are compared with it.
+    ``nodes`` is in forward order, and ``nodes[i].id == i``. ``backward`` lists ids in the order in
+    which the autograd engine reached the nodes. ``summed`` is true if the output is not a scalar,
+    so that the loss is the sum of its elements. ``groups`` contains the modules that ran, outer
+    modules first. ``unit`` is the norm of the gradient at the loss. The sizes of all other
+    gradients are relative to it.
     """
 
     title: str

@@ -41,7 +41,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Picture:
-    """A trace as PNG, as SVG, and as plain text, each created on first use.
+    """A trace as PNG, SVG and plain text, each created on first use.
 
     ``drawn`` is an earlier drawing of the same graph with different numbers. If the new numbers fit
     into it, the picture reuses its layout, so that no card moves.
@@ -110,7 +110,7 @@ Fold = Callable[[Trace], Trace]
 HALF = 30  # the number of slider positions on each side of the middle
 _LEAST_REACH = 3.0
 _MOST_SLIDERS, _MOST_NODES = 3, 24  # larger graphs have sliders only if the caller requests them
-_MOST_TEXT, _QUOTES = 900_000, 4  # the maximum size of all sweeps, and the overhead of each string
+_MOST_TEXT, _QUOTES = 900_000, 4  # the maximum size of all sweeps, and the overhead per string
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Experiment:
     ranges: Mapping[str, Range]
 
     def trace(self, at: Mapping[str, float]) -> Trace:
-        """Trace the function with new values for the inputs that are named."""
+        """Trace the function with new values for the named inputs."""
         moved = {id(x): at[n] for n, x in self._named() if n in at}
         inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
         # If the same tensor was passed twice, the new tensor is also passed twice.
@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values in the range, and the original and the current value."""
+        """Return round values in the range, along with the original and the current value."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
@@ -182,7 +182,9 @@ class Experiment:
 def experiment(
     fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
 ) -> Experiment:
-    """Check the function and its inputs, and name them. Without ``sweep``, there are no sliders.
+    """Check the function and its inputs, and name the inputs.
+
+    Without ``sweep``, there are no sliders.
 
     Raises :class:`TraceError` if an input has no values, or if a name in ``sweep`` is not a scalar
     input.
@@ -278,7 +280,7 @@ class View:
 
     @property
     def phases(self) -> tuple[int, int]:
-        """The number of forward steps and the number of backward steps, without the start."""
+        """The number of forward steps and the number of backward steps, excluding the start."""
         phases = [step.phase for step in self.picture.words.steps]
         return phases.count("forward"), phases.count("backward")
 

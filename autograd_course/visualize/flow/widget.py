@@ -1,4 +1,4 @@
-"""The live picture: step, play, drag, open nodes, unfold modules, and change the inputs."""
+"""The live picture, with controls to step, play, drag, unfold modules, and change the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
@@ -75,7 +75,7 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _make_room(self) -> None:
-        """Make each card as wide as its widest number, so that no slider moves a card."""
+        """Make each card wide enough for its widest number, so that no slider moves a card."""
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Convert a step after a phase has changed its length. First and last steps stay the same."""
+    """Convert a step when the lengths of the phases change. Keep the first and the last step."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0
@@ -219,7 +219,7 @@ def gradient_flow(
     step: int | None = None,
     depth: int | None = None,
 ) -> GradientFlow:
-    """Show how values flow forward through ``fn(*inputs)``, and how gradients flow back.
+    """Show how values flow forward through ``fn(*inputs)`` and how gradients flow back.
 
     Values and gradients come from one real forward and one real backward pass on copies of the
     inputs.
@@ -234,11 +234,11 @@ def gradient_flow(
             ``False`` means no sliders.
         step: The first step to show. The default is the last step, where all values and gradients
             are known.
-        depth: Each module that is nested at least this deep is folded into one card. By default,
+        depth: Modules that are nested at least this deep are folded into one card each. By default,
             modules are folded until there are at most sixty cards.
 
     Returns:
-        A widget, which a notebook displays. Printing it describes the graph in words.
+        A widget for display in a notebook. Printing it describes the graph in words.
 
     Raises:
         TraceError: ``fn`` cannot be traced. The message is one sentence that says why.

@@ -72,7 +72,7 @@ def _without_gradient(position: Position) -> str:
 
 
 def sent_back(position: Position, grad_output: float) -> str:
-    """Write the gradient that backward received, the one that it returned, and the slope."""
+    """Write the gradient that backward received, the gradient that it returned, and the slope."""
     run, g = position.run, number(grad_output)
     if run is None:
         return "forward raised, so backward does not run"
@@ -85,7 +85,7 @@ def sent_back(position: Position, grad_output: float) -> str:
 
 
 def overview(sweep: Sweep) -> str:
-    """Say where in the whole range backward and forward differ."""
+    """Say where backward and forward differ in the range of x."""
     first, last = sweep.positions[0].x, sweep.positions[-1].x
     parts = [
         *_regions(sweep, "differ", "✗ the slopes differ"),
@@ -142,7 +142,7 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write the value that ctx stores under a name, on one line."""
+    """Write the name, the value and the role of something that ctx stores, on one line."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 

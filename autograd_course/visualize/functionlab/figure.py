@@ -124,7 +124,7 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
 
 
 def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign: str) -> None:
-    """Shade intervals of x. A sign above each interval makes it recognizable without color."""
+    """Shade intervals of x. A sign above each interval identifies it without color."""
     look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": SANS}
     for low, high in regions:
         axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
@@ -139,7 +139,7 @@ def _gap(y: float | None) -> float:
 # The source: its rows, the effect of each row, and the values that ctx stores.
 # --------------------------------------------------------------------------------------------------
 
-Line = tuple[str, str, int]  # text, color, and the indentation in characters of the line above
+Line = tuple[str, str, int]  # text, color, and indentation in characters
 
 
 def _source_lines(
@@ -184,7 +184,7 @@ def _annotated(row: str, note: str, color: str, ran: bool) -> Iterator[Line]:
 
 
 def _source(figure: Figure, lines: Sequence[Line], left: float) -> None:
-    """Write the source lines from the top. The effect of a line is next to it if it fits."""
+    """Write the source lines from the top, with the effect of each line next to it if it fits."""
     (width, height), at = figure.get_size_inches(), 0.62 - LINE
     look: Any = {"fontsize": 7.8, "fontfamily": MONO, "va": "center", "parse_math": False}
     for index, (text, color, after) in enumerate(lines):

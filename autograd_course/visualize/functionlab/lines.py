@@ -1,7 +1,7 @@
 """Record the source of forward and backward, the lines that run, and the effect of each line.
 
-Python calls a trace function (``sys.settrace``) before each line and at each return. A line's
-effect is the difference between the local variables and ctx before the line and after it.
+Python calls a trace function (``sys.settrace``) before each line and at each return. The effect of
+a line consists of the changes that it makes to the local variables and to ctx.
 """
 
 import ast
@@ -25,7 +25,7 @@ from autograd_course.visualize.kit.inputs import title
 
 Phase = Literal["forward", "backward"]
 MOST_STEPS = 60  # the limit for one run, because a loop may be long
-_LONGEST = 48  # the maximum number of characters of a value
+_LONGEST = 48  # the maximum length of a value, in characters
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Step:
 class Part:
     """The source code of one function. ``first`` is the row of its first line in the listing.
 
-    ``lines`` contains, for each row, the line number in the file. The trace function uses it to
-    find the row of a line.
+    ``lines`` contains the line number in the file for each row. The trace function uses these
+    numbers to find the row of a line.
     """
 
     heading: str
@@ -63,7 +63,7 @@ class Part:
 class Listing:
     """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` says whether a custom Function defines the backward, instead of autograd.
+    ``own`` says whether the backward comes from a custom Function rather than from autograd.
     """
 
     parts: tuple[Part, ...]
@@ -142,7 +142,7 @@ class Lines:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, record the lines that run in this thread."""
+        """Record the lines that run in this thread during a ``with`` block."""
         begun = self.begin()
         try:
             yield

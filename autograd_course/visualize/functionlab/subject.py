@@ -1,4 +1,4 @@
-"""The function to examine: it takes a number x and other arguments, each with a range."""
+"""The function to examine, which takes a number x and other arguments, each with a range."""
 
 import inspect
 import math
@@ -26,7 +26,7 @@ _LEAST_REACH = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A function that is called as ``fn(x, *arguments)``. The first of ``names`` is the name of x.
+    """A function that is called as ``fn(x, *arguments)``. The first of ``names`` belongs to x.
 
     ``values`` contains ``grad_output`` and the arguments that have sliders.
     """
@@ -63,8 +63,8 @@ class Subject:
     def inputs(self, x: float, values: Mapping[str, float], graph: bool) -> list[Any]:
         """Return new float64 tensors for a call. With ``graph``, the tensors require grad.
 
-        Each call gets its own copies, so that in-place changes in one call do not affect the next
-        call.
+        Each call gets its own copies, so that in-place changes in one call do not affect later
+        calls.
         """
         moved = [values.get(name) for name in self.names[1:]]
         pairs = zip(self.arguments, moved, strict=True)

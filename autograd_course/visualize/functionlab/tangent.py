@@ -107,7 +107,7 @@ class Tangent:
 
 
 def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangent:
-    """At one point, compare the slope from ``backward`` with the slope of the forward curve.
+    """Compare the slope from ``backward`` with the slope of the forward curve at one point.
 
     Args:
         fn: An elementwise Function class or callable, called as ``fn(x, *args)`` in float64.
@@ -116,7 +116,7 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
         span: The curve goes from ``x - span`` to ``x + span``.
 
     Returns:
-        Both slopes and the curve as plain data. A notebook shows a figure.
+        Both slopes and the curve as plain data. A notebook displays them as a figure.
 
     Raises:
         TraceError: ``x`` is not a finite number, ``fn`` raises an error, or its result has a
@@ -172,5 +172,5 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
 
 
 def _clean(slope: float) -> float:
-    """Remove rounding noise from a finite difference, because it depends on the machine."""
+    """Remove rounding noise, which differs between machines, from a finite difference."""
     return round(slope, 4) if math.isfinite(slope) else slope

@@ -44,7 +44,7 @@ class Run:
     """One forward and one backward pass.
 
     ``gradient`` is ∂L/∂x, or ``None`` if x received no gradient. ``returned`` is the result of
-    backward, as text. If backward raised an exception, ``failure`` is a sentence about it.
+    backward, as text. If backward raised an exception, ``failure`` describes it in one sentence.
     """
 
     y: float
@@ -78,7 +78,7 @@ class Sides:
 
     @property
     def bent(self) -> bool:
-        """Whether the two slopes differ by more than those of a smooth function."""
+        """Whether the two slopes differ by more than those of a smooth function would."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
@@ -237,7 +237,7 @@ def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
     """Distinguish a backward that may be an intended surrogate from a wrong one.
 
     A backward counts as a possible surrogate if the slope of forward is 0 in the whole range,
-    because then the true derivative is useless.
+    because the true derivative is then useless.
     """
     sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
     staircase = bool(sloped) and all(place.flat for place in sloped)
@@ -372,7 +372,7 @@ def _what(y: Any) -> str:
 
 @contextmanager
 def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
-    """Also record lines in the engine's threads, where backward runs on a GPU."""
+    """Also record lines in the autograd engine's threads, in which backward runs on a GPU."""
     begun: list[bool] = []
 
     def start(_: Any) -> None:
@@ -420,12 +420,12 @@ def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) 
 
 
 # --------------------------------------------------------------------------------------------------
-# The slopes of forward, and the interpretation of a slope that grows when the step shrinks.
+# The slopes of forward, and what it means if a slope grows as the step shrinks.
 # --------------------------------------------------------------------------------------------------
 
 STEP = 1e-5  # relative to max(1, |x|)
 _FINER = 16.0  # the quotient of the first and the second step
-_STEEP = 30.0  # steeper slopes are measured with both steps
+_STEEP = 30.0  # if a slope is steeper, it is measured with both steps
 _GROWS, _JUMPS = 1.5, 12.0  # growth of the slope: less than _FINER, or about _FINER
 
 

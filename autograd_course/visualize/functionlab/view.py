@@ -55,7 +55,7 @@ def build_view(
 
 
 def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
-    """Return the lines of the lower plot, which show slopes. Missing slopes leave gaps.
+    """Return the slope curves of the lower plot. Missing slopes leave gaps.
 
     ``chosen`` contains individual points: the slopes from backward at a kink or a jump.
     """
@@ -76,7 +76,7 @@ def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
 
 
 def bands(at: Sequence[Position], verdict: Any) -> list[Range]:
-    """Return the intervals of x with the same verdict. Each one is wide enough to be visible."""
+    """Return intervals of x with the same verdict, each wide enough to be visible."""
     half = (at[-1].x - at[0].x) / (len(at) - 1) / 2
     found = describe.spans_of(at, verdict)
     return [(max(low - half, at[0].x), min(high + half, at[-1].x)) for low, high in found]
@@ -140,15 +140,15 @@ def _plain(value: float | None) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The range of an axis. It covers the usual values, so that a pole does not flatten the rest of the
-# curve.
+# The range of an axis. It covers the typical values, so that a pole does not flatten the rest of
+# the curve.
 # --------------------------------------------------------------------------------------------------
 
-_TAIL = 0.03  # the share of the values at each end that may lie outside the plot
+_TAIL = 0.03  # the fraction of the values at each end that may lie outside the plot
 _BEYOND = 0.4  # only if they are this far from the others, relative to the others' spread
 _ROOM = 0.08
 _NOISE = 1e-6  # relative; smaller differences count as 0, so that rounding is not magnified
-_LEAST = 0.4  # the range stays the same if the values use at least this share of it
+_LEAST = 0.4  # the range stays the same if the values use at least this fraction of it
 
 
 def extent(
@@ -185,12 +185,12 @@ Span = tuple[str, str]  # kind ("keyword", "comment", "string" or "" for other t
 
 
 def spans(rows: Sequence[str]) -> list[list[Span]]:
-    """Split each row into spans. If joined, the spans of a row give the row."""
+    """Split each row into spans. The spans of a row, joined together, give the row."""
     marks: list[list[tuple[int, int, str]]] = [[] for _ in rows]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(rows)).readline):
             _mark(token, marks, rows)
-    except (tokenize.TokenError, SyntaxError):  # an incomplete statement, whose rest stays plain
+    except (tokenize.TokenError, SyntaxError):  # in an incomplete statement, the rest stays plain
         pass
     return [_split(row, mark) for row, mark in zip(rows, marks, strict=True)]
 

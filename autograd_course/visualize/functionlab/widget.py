@@ -85,7 +85,7 @@ class FunctionLab(Live):
         return float(proposal["value"])
 
     def _move(self, change: Any) -> None:
-        """If x is outside the range of the sweep, run a new sweep that includes x."""
+        """Run a new sweep that includes x if x is outside the range of the current one."""
         if abs(self.position.x - change["new"]) > 1e-9 * max(1.0, abs(change["new"])):
             self._run(self.function, self.parameters, change["new"])
 
@@ -96,7 +96,7 @@ class FunctionLab(Live):
             values = self._values(function, asked.get("parameters", {}))
             self._run(function, values, self._place(function))
         except TraceError as error:
-            # Always answer, so that the page does not wait.
+            # Always answer, because the page waits for an answer.
             self.scene = {**self.scene, "answers": asked, "notice": str(error)}
 
     def _values(self, function: str, asked: Mapping[str, Any]) -> dict[str, float]:
@@ -143,10 +143,10 @@ def function_lab(
 
     For each x, forward and backward run once in float64, and the widget records which lines run.
     The slope from ``backward`` is ``∂L/∂x / grad_output``. The widget compares it with the slope of
-    ``forward`` from finite differences, with a step of 1e-5 of max(1, \\|x\\|).
+    ``forward`` from finite differences, with a step of 1e-5 · max(1, \\|x\\|).
 
     Args:
-        fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars. You can
+        fn: A Function class or any callable, called as ``fn(x, *parameters)`` with scalars. You can
             also pass a list or a dict of several functions. By default, the lab shows the course's
             reference Functions.
         parameters: Further arguments. Numbers and scalar tensors have sliders. For arguments that
@@ -156,7 +156,7 @@ def function_lab(
         ranges: The ranges of the sliders, such as ``{"x": (-3.0, 3.0)}``.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: ``fn`` does not run or has no curve.

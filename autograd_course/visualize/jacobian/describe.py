@@ -1,4 +1,4 @@
-"""Describe a Jacobian in words: the number of wrong entries, and the pattern of a matrix."""
+"""Describe a Jacobian in words: the number of wrong entries, and the pattern of each matrix."""
 
 import torch
 from autograd_doctor import Diagnosis
@@ -10,7 +10,7 @@ from torch import Tensor
 from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
 _NEGLIGIBLE = 1e-6  # relative to the largest entry; smaller entries and differences count as 0
-_FEW = 24  # with more independent parts than this, the parts are not described as blocks
+_FEW = 24  # if there are more independent parts than this, they are not described as blocks
 
 
 WORDS = {
@@ -73,9 +73,9 @@ def filling(matrix: Matrix) -> str:
 def looks(matrix: Tensor) -> str:
     """Name the pattern in a few words: ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    The function looks only at the Jacobian at this point, so a matrix can be diagonal by chance.
-    The function ignores entries below one millionth of the largest entry. It returns ``""`` for a
-    single row or column, and for a matrix with an entry that is not finite.
+    The function looks at the Jacobian at a single point, so a matrix may be diagonal by chance. The
+    function ignores entries below one millionth of the largest entry. It returns ``""`` for a
+    single row or column, and for a matrix that contains a non-finite entry.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""

@@ -15,7 +15,7 @@ from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG
 from autograd_course.visualize.jacobian.view import View
 from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SANS, SOFT, small_png
 
-_WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, the long and the short side of a map
+_WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: figure width, and a map's maximum and minimum side
 _LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
 _TICKS = 8  # if there are at most this many rows, every row has a label
 _FEW = 24  # if there are at most this many rows and columns, lines separate them

@@ -14,7 +14,7 @@ from torch import Tensor
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, require_dense, require_values
 
-MOST = 128  # the maximum number of rows and columns that are shown one by one
+MOST = 128  # the maximum number of rows and columns that are shown individually
 
 AGREES, WRONG, UNKNOWN = ".", "x", "?"
 
@@ -72,8 +72,8 @@ class Cells:
             for i, j in self.wrong
         }
         most = max(sizes.values(), default=0.0)
-        # Do not use the exact maximum, because the last digits of equal entries differ between
-        # machines.
+        # Do not compare with the exact maximum, because the last digits of equal entries differ
+        # between machines.
         return next((at for at, size in sizes.items() if size >= (1 - 1e-6) * most), (0, 0))
 
 
@@ -107,7 +107,7 @@ def _labels(axis: Axis, size: int) -> tuple[str, ...]:
 
 
 def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
-    """Return the entries of each block. They are along the third dimension of the result."""
+    """Return the entries of each block along the third dim of the result."""
     (high, wide), (rows, columns) = block, matrix.shape
     padding = (0, -columns % wide, 0, -rows % high)
     padded = torch.nn.functional.pad(matrix, padding, value=filler)

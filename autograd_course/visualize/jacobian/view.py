@@ -39,12 +39,12 @@ class View:
 
     @property
     def short(self) -> str:
-        """The source of the first matrix in short: ``finite differences`` or ``reference``."""
+        """The short name of the first matrix: ``finite differences`` or ``reference``."""
         return self.truth.partition(" of ")[0].partition(" by ")[0]
 
     @property
     def maps(self) -> tuple[tuple[str, Matrix, float], ...]:
-        """The three maps. Each has a title, entries, and the magnitude with the darkest color."""
+        """The three maps. Each has a title, entries, and the magnitude for the darkest color."""
         cells = self.cells
         common = max(heatmap.largest_of(cells.differences), heatmap.largest_of(cells.backward))
         return (
@@ -74,14 +74,14 @@ class View:
 
     @cached_property
     def fillings(self) -> tuple[str, ...]:
-        """A description of each map: the number, the size and the pattern of nonzero entries."""
+        """Descriptions of the maps: the number, the size and the pattern of nonzero entries."""
         return tuple(
             map(describe.filling, (self.pair.differences, self.pair.backward, self.pair.off))
         )
 
     @property
     def groups(self) -> tuple[int, int]:
-        """The number of rows and columns between two lines, or 0 if there are no lines."""
+        """The numbers of rows and columns between two grid lines, or 0 if there are no lines."""
         return self._group(self.pair.rows), self._group(self.pair.columns)
 
     def _group(self, axis: Axis) -> int:

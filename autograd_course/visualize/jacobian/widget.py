@@ -20,7 +20,7 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 class JacobianView(Live):
     """The Jacobians of forward and of backward. :func:`jacobian_view` creates this widget.
 
-    There is one Jacobian for each pair of an output and an input. ``shown`` is the number of the
+    There is one Jacobian for each pair of an output and an input. ``shown`` is the index of the
     current Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding``
     is the first finding of ``diagnose``.
     """
@@ -93,12 +93,12 @@ def jacobian_view(
         fn: A Function class, any callable, or a :class:`~autograd_course.Diagnosis` that contains
             Jacobians.
         inputs: The arguments of the call. If ``fn`` is a diagnosis, omit them.
-        of: The index of one output, if there are several.
+        of: The index of the output to show, if there are several.
         reference: A differentiable callable with the same arguments. Its Jacobian replaces the
             finite differences.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: An input or output has more than 512 elements, or a pass raises an error.
@@ -139,5 +139,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except CannotDiagnoseError:  # in this case, no finding appears above the maps
+    except CannotDiagnoseError:  # then no finding appears above the maps
         return None

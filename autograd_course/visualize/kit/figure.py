@@ -12,11 +12,11 @@ from autograd_course.visualize.kit.png import reduced_png
 
 INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
 VALUE, GRADIENT = "#00609a", "#ad4300"  # the colors of forward and backward
-SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib, so fonts do not differ
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # bundled with matplotlib, so always available
 
 
 def plain_frame(axes: Axes, **grid: Any) -> None:
-    """Draw a grid behind the data, and axis lines on the left and below."""
+    """Draw a grid behind the data, and axis lines on the left and at the bottom."""
     axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)

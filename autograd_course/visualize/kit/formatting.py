@@ -13,7 +13,7 @@ from torch import Tensor
 
 from autograd_course.folders import COURSE, OURS
 
-SMALL = 9  # the maximum number of elements that are shown one by one
+SMALL = 9  # the maximum number of elements that are shown individually
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Summary:
     """A summary of a tensor, for a trace.
 
     ``values`` contains the elements, nested as in ``tolist``, if there are at most nine. Otherwise
-    ``statistics`` contains ``min``, ``mean``, ``max`` and the Euclidean ``norm``, or only the norm
-    of a complex tensor.
+    ``statistics`` contains ``min``, ``mean``, ``max`` and the Euclidean ``norm``. For a complex
+    tensor, it contains only the norm.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Summary:
 
     @property
     def short(self) -> str:
-        """A few characters for a card: up to three values. For larger tensors, the shape."""
+        """Short text for a card: up to three values, or the shape of a larger tensor."""
         digits = 4 if self.shape == () else 3
         return elements(self.values, digits) if self.few else f"[{self.size}]"
 
@@ -57,7 +57,7 @@ class Summary:
 
     @property
     def measure(self) -> str:
-        """The magnitude in a few characters: up to three values. For larger tensors, the norm."""
+        """Short text for the magnitude: up to three values, or the norm of a larger tensor."""
         return self.short if self.few else f"norm {number(self.norm, 3)}"
 
     @property
@@ -69,7 +69,7 @@ class Summary:
 
     @property
     def brief(self) -> str:
-        """A phrase for a sentence: the elements if there are few, or else shape and norm."""
+        """A phrase for a sentence: the elements if there are few, or else the shape and norm."""
         return f"[{self.size}] of norm {number(self.norm, 3)}" if self.statistics else self.text
 
     @property
@@ -113,7 +113,7 @@ def _statistics(tensor: Tensor) -> tuple[tuple[str, float], ...]:
         return (("norm", torch.linalg.vector_norm(tensor.to(torch.complex128)).item()),)
     tensor = tensor.double()
     low, mean, high = tensor.min().item(), tensor.mean().item(), tensor.max().item()
-    # If a mean is rounding noise, it differs between machines.
+    # A mean that is only rounding noise differs between machines.
     noise = 1e-6 * max(abs(low), abs(high))
     norm = torch.linalg.vector_norm(tensor).item()
     mean = 0.0 if math.isfinite(mean) and abs(mean) <= noise else mean

@@ -1,4 +1,4 @@
-"""Do long work in small steps, so that the kernel can handle messages between two steps."""
+"""Do long work in small steps, so that the kernel can handle messages between steps."""
 
 import asyncio
 import time
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 SLICE_S = 0.008  # seconds of work before the kernel handles messages
 YIELD_S = 0.002  # seconds for the page's messages, which need several turns of the event loop
-DEBOUNCE_S = 0.08  # seconds in which the CPU is free, so that the page can draw the answer
+DEBOUNCE_S = 0.08  # seconds that leave the CPU free for the page to draw the answer
 
 
 class IdleTask:
     """A runner for one task at a time. A new task replaces an unfinished task.
 
-    If no event loop runs, as in a script, the whole task runs at once.
+    If no event loop is running, as in a script, the whole task runs at once.
     """
 
     def __init__(self) -> None:
@@ -31,11 +31,11 @@ class IdleTask:
 
     @property
     def busy(self) -> bool:
-        """Whether a task is not finished."""
+        """Whether a task is unfinished."""
         return self._task is not None and not self._task.done()
 
     def stop(self) -> None:
-        """Drop the steps that have not run."""
+        """Cancel the remaining steps."""
         if self._task:
             self._task.cancel()
         self._task = None

@@ -91,7 +91,7 @@ def positional_parameters(fn: Any) -> list[inspect.Parameter]:
 
 
 def captured_names(fn: Any) -> dict[int, str]:
-    """Return the names of the tensors that ``fn`` uses besides its arguments, by ``id``."""
+    """Map the ``id`` of each tensor that ``fn`` uses besides its arguments to the tensor's name."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner} if isinstance(owner, torch.nn.Module) else {}
     if inspect.isfunction(fn):
@@ -138,7 +138,7 @@ def _require(given: Sequence[Any], what: str, lacks: Callable[[Tensor], bool], w
 
 
 def finite_number(what: str, given: Any, example: float) -> float:
-    """Check a finite number and return it. It can be a tensor with one element."""
+    """Check that a value is a finite number, and return it. Accept a tensor with one element."""
     alone = given.detach() if isinstance(given, Tensor) else given
     try:
         value = math.nan if isinstance(given, str | bool) else float(alone)
@@ -150,7 +150,7 @@ def finite_number(what: str, given: Any, example: float) -> float:
 
 
 def whole_number(what: str, given: Any, example: int) -> int:
-    """Check a nonnegative integer and return it."""
+    """Check that a value is a nonnegative integer, and return it."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise TraceError(
             f"{what} must be a whole number, 0 or more, such as {what}={example}, "
@@ -160,7 +160,7 @@ def whole_number(what: str, given: Any, example: int) -> int:
 
 
 def finite_range(name: str, given: Any) -> tuple[float, float]:
-    """Check the range of an input, and return it: two finite numbers, the lower one first."""
+    """Check that an input's range is two finite numbers, the lower one first, and return it."""
     try:
         low, high = map(float, given) if isinstance(given, tuple | list) else (0.0, 0.0)
     except (TypeError, ValueError, RuntimeError):

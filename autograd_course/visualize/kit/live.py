@@ -16,7 +16,7 @@ BUNDLES = Path(__file__).parents[1] / "bundles"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
 # For a trait that the page sets. By default, ipywidgets sends the value back, in case a second page
-# shows the widget. This setting avoids the extra message for every move.
+# shows the widget. This setting avoids an extra message for every move.
 FROM_PAGE = {"sync": True, "echo_update": False}
 
 
@@ -24,13 +24,13 @@ class Saved(anywidget.AnyWidget):
     """A widget that saves ``left`` in the notebook, for readers without a kernel.
 
     A live view needs its kernel. But JupyterLab prefers a saved view to a saved picture, and shows
-    "Error displaying widget" once the kernel has ended. So the notebook shows the view but does not
-    save it: ``saving.js`` removes the view from the data that JupyterLab writes to the file.
+    "Error displaying widget" after the kernel has stopped. So the notebook shows the view but does
+    not save it: ``saving.js`` removes the view from the data that JupyterLab writes to the file.
     JupyterLab, the book, nbconvert and GitHub then all show the picture. The metadata of the output
     still contains the id of the view. If a notebook is reopened while its kernel is running, the
     script restores the view.
 
-    This method needs no setting and no extension. A JupyterLab extension would work only if the
+    This approach needs no setting and no extension. A JupyterLab extension would work only if the
     course and JupyterLab were installed in the same environment. JupyterLab's own "save widget
     state" is off by default, adds 35 to 150 KB per widget, and makes nbconvert fetch scripts from a
     CDN. Colab and VS Code do not run the script's JupyterLab part.
@@ -61,7 +61,7 @@ def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dic
 
 
 def _box_bundle(box: Box) -> Any:
-    """Return the MIME bundle of an ipywidgets box, with the pictures of the widgets in the box.
+    """Return the MIME bundle of an ipywidgets box, with the pictures of the widgets inside it.
 
     The notebook saves only the output of the outermost widget.
     """
@@ -79,7 +79,7 @@ def _inside(box: Box) -> Iterator[Saved]:
 
 
 def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return one MIME bundle for several widgets, with their pictures and text below each other.
+    """Return one MIME bundle for several widgets, with their pictures and text one below the other.
 
     A picture between pieces of text becomes part of the Markdown, because every page prefers
     Markdown to a PNG.

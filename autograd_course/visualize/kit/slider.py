@@ -18,7 +18,7 @@ def positions(low: float, high: float, value: float, most: int) -> list[float]:
 
 
 def among(places: Iterable[float], value: float) -> list[float]:
-    """Return the positions and a value, which replaces a position that is almost equal."""
+    """Add a value to the positions. The value replaces a position that is almost equal to it."""
     apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
     return sorted([*apart, value])
 

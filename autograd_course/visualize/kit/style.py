@@ -7,11 +7,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-# Okabe and Ito's palette (2008), which readers with a color deficiency can tell apart.
+# Okabe and Ito's palette (2008), which readers with color vision deficiency can distinguish.
 BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#007A5A", "#8A8F98"
 INK, PAPER, FAINT = "#22262B", "#FFFFFF", "#D9DCE1"
 
-# The background is opaque, because a transparent figure would put dark ink on a dark page.
+# The background is opaque, because a transparent figure would show dark ink on a dark page.
 _LOOK: Any = {
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
@@ -40,7 +40,7 @@ _LOOK: Any = {
 
 @contextmanager
 def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterator[list[Axes]]:
-    """Yield axes side by side in the course's style. Show the figure at the end of the block.
+    """Yield side-by-side axes in the course's style. Show the figure at the end of the block.
 
     Args:
         columns: The number of axes.
@@ -67,7 +67,7 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterato
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], color: str = INK, **options: Any) -> None:
-    """Write a text next to the data, on a light background that keeps it readable.
+    """Write text next to the data, on a light background that keeps it readable.
 
     Args:
         axes: The axes to write on.

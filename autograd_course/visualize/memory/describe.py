@@ -48,7 +48,7 @@ def _save(event: Event, items: _Items) -> str:
 
 
 def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[str, int]]:
-    """Name tensors and add up the bytes of equal names. If there are many, only count them."""
+    """Name tensors, and add up the bytes per name. If there are many names, count the tensors."""
     if len({told(item) for item in items}) > _MOST_NAMED:
         return [(f"{len(items)} tensors", sum(item.extra for item in items))]
     found: dict[str, list[int]] = {}
@@ -185,5 +185,5 @@ def shape(item: Kept) -> str:
 
 
 def verdict(peak: int, budget: int) -> str:
-    """Say whether the peak fits into the budget."""
+    """Say whether the peak is within the budget."""
     return "✓ fits" if peak <= budget else f"✗ {size(peak - budget)} over"

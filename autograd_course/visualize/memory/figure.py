@@ -31,7 +31,7 @@ COLORS = (
 )  # fmt: skip
 _ACROSS, _PANEL, _HEIGHT = 4, 2.7, 2.5  # panels in a row, and the size of a panel in inches
 _HATCH, _AGAIN = "////", "..."
-_READABLE, _WIDE = 0.07, 0.12  # smaller fractions of the peak or phase have no letter
+_READABLE, _WIDE = 0.07, 0.12  # bands below these fractions of the peak or phase have no letter
 
 
 def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:

@@ -79,7 +79,7 @@ class SavedTensors:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, observe saved tensors."""
+        """Observe saved tensors during a ``with`` block."""
         entering = saved_tensors_hooks.__enter__
 
         def entered(hooks: Any) -> None:
@@ -122,8 +122,8 @@ class SavedTensors:
         """Let checkpoint pack a recomputed tensor, which may end the recomputation.
 
         Checkpoint stops the recomputed forward when it has all tensors. At this moment, the last
-        operation has saved its inputs, but PyTorch never dispatches this operation. It is the
-        operation whose backward is running.
+        operation has saved its inputs, but PyTorch never dispatches it. The backward of the same
+        operation is running.
         """
         try:
             with self.watch.aside():
@@ -212,7 +212,7 @@ class Applied:
 
     ``apply`` looks up ``forward`` on the class, calls ``forward``, and then saves tensors. This
     class can observe only the lookup: from PyTorch 2.14 on, ``apply`` has no Python frame, and code
-    such as ``cube = Cube.apply`` can have bound ``apply`` earlier.
+    such as ``cube = Cube.apply`` may have bound ``apply`` earlier.
     """
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class Applied:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, observe each call to a custom forward."""
+        """Observe each call to a custom forward during a ``with`` block."""
         before = FunctionMeta.__getattribute__
 
         def looked_up(cls: type, name: str) -> Any:
@@ -280,7 +280,7 @@ class Modules:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, follow all module calls."""
+        """Track all module calls during a ``with`` block."""
         handles = (
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
@@ -309,7 +309,7 @@ class Watch(LiveStorages):
     """A dispatch mode that records each operation's name and the storages it reads and returns.
 
     A node gets its number before PyTorch dispatches its operation. So the first operation after a
-    new number belongs to this node.
+    new number belongs to the node with this number.
     """
 
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
@@ -342,7 +342,7 @@ class Watch(LiveStorages):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """In a ``with`` block, ignore the operations, because they belong to a hook."""
+        """Ignore the operations in a ``with`` block, because they belong to a hook."""
         before, self._aside = self._aside, True
         try:
             yield
@@ -376,24 +376,24 @@ class Watch(LiveStorages):
 
 
 def _camel(func: Any) -> str:
-    """Return an operation's name in the form of the graph: ``Softmax`` for ``_softmax``."""
+    """Convert an operation's name to the form that the graph uses: ``Softmax`` for ``_softmax``."""
     name = getattr(func, "_schema", None)
     plain = str(name.name if name else func).split("::")[-1].split(".")[0]
     return "".join(part.capitalize() for part in re.split("_+", plain) if part) or plain
 
 
 def _only_looks(func: Any) -> bool:
-    """Return whether an operation returns a view and computes nothing."""
+    """Return whether an operation only returns a view and computes nothing."""
     return bool(getattr(func, "is_view", False))
 
 
 # --------------------------------------------------------------------------------------------------
-# The nodes of a graph while backward runs, and the attributes of their ctx.
+# The nodes of a graph during backward, and the attributes of their ctx.
 # --------------------------------------------------------------------------------------------------
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
-    """Return all nodes of the graph in the order of forward, without duplicates."""
+    """Return all nodes of the graph in forward order, without duplicates."""
     found: set[GraphNode] = set()
     stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while stack:
@@ -463,7 +463,7 @@ class Graph:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In a ``with`` block, report to the ledger which node runs."""
+        """During a ``with`` block, report to the ledger which node is running."""
         handles = [
             node.register_prehook(partial(self._runs, index))
             for index, node in enumerate(self.nodes)
@@ -495,7 +495,7 @@ class Graph:
 def _owner(
     node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
 ) -> Owner:
-    """Return the owner of the tensors that a node saved. If it saved none, return a new owner."""
+    """Return the owner of the tensors that a node saved, or a new owner if it saved nothing."""
     number, name = node._sequence_nr(), operation(node)
     new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
     if not is_custom(node):

@@ -11,7 +11,7 @@ Kind = Literal["start", "save", "pass", "attribute", "turn", "run", "free", "end
 
 @dataclass(eq=False)
 class Owner:
-    """The node that saved a storage. ``seq`` is its position in the order of forward."""
+    """The node that saved a storage. ``seq`` is its position in forward order."""
 
     op: str
     seq: int
@@ -131,7 +131,7 @@ class Ledger:
         return entry
 
     def release(self, entry: Entry) -> None:
-        """Release one reference. When the last reference is released, the storage is free."""
+        """Release one reference. When the last reference is released, the storage is freed."""
         if self.closed:
             return
         entry.holds -= 1

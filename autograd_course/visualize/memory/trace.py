@@ -68,7 +68,7 @@ class Kept:
 
     @property
     def extra(self) -> int:
-        """The bytes that saving costs. If the storage is already resident, this is 0."""
+        """The number of bytes that saving the storage costs, or 0 if it is already resident."""
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
@@ -178,7 +178,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
         inputs: The arguments. Tensors are copied.
 
     Returns:
-        The trace: the events in their order, and the bytes that are saved after each of them.
+        The trace: the events in order, and the number of bytes that are saved after each event.
 
     Raises:
         TraceError: No input can have a gradient, the result contains no tensor that depends on the
@@ -280,7 +280,7 @@ class _Run:
 
 
 def _collect(ledger: Ledger) -> None:
-    """Run the garbage collector as long as it frees anything.
+    """Run the garbage collector until it frees nothing more.
 
     If leaking nodes refer to each other through the C++ graph, the garbage collector sees only the
     outermost node. So each collection frees one layer of nodes.
@@ -331,7 +331,7 @@ def _owners(ledger: Ledger) -> list[Owner]:
 
 
 def _number_names(owners: Iterable[Owner], watch: Watch) -> None:
-    """Number repeated names in the order of forward."""
+    """Number repeated names in forward order."""
     count: Counter[str] = Counter()
     for owner in owners:
         owner.op = owner.op or watch.names.get(owner.seq, "operation")

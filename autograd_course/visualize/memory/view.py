@@ -13,7 +13,7 @@ from autograd_course.visualize.memory.describe import sentence, shape, verdict, 
 from autograd_course.visualize.memory.trace import AGAIN, Event, Kept, MemoryTrace
 
 ROWS = 12  # the number of rows in the list of saved tensors
-_POSITIONS = 64  # the number of positions of the budget slider
+_POSITIONS = 64  # the number of positions on the budget slider
 COLUMNS = ("peak", "after forward", "forward ops", "backward ops", "recomputed")
 
 
@@ -136,7 +136,7 @@ def note(item: Kept) -> str:
 
 
 def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any] | None:
-    """Return the positions of the budget slider. Each says which variants fit into the budget."""
+    """Return the positions of the budget slider, and say which variants are within each budget."""
     if budget is None:
         return None
     most = max([budget, *(trace.peak for trace in traces.values())])
@@ -296,9 +296,9 @@ def ticks(most: int) -> list[tuple[int, str]]:
 # Join events that change nothing, and shorten long traces. The totals do not change.
 # --------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 200  # the maximum number of events that are shown one by one
+MOST_EVENTS = 200  # the maximum number of events that are shown individually
 _FIXED = ("start", "turn", "end")
-_DEPTHS = (6, 5, 4, 3, 2, 1)  # the depths of module paths, in the order in which they are tried
+_DEPTHS = (6, 5, 4, 3, 2, 1)  # the depths of module paths, in the order in which to try them
 _FEWEST = 10  # a trace that is shortened by module has more events than this
 Run = Sequence[tuple[int, Event]]
 

@@ -20,8 +20,8 @@ class MemoryTimeline(Live):
     """Memory traces of one or more variants. :func:`memory_timeline` creates this widget.
 
     ``traces`` contains the complete trace of each variant. ``variant`` is the name of the selected
-    variant, ``step`` is the event that is shown, and ``budget`` is a number of bytes. You can set
-    all three.
+    variant, ``step`` is the index of the current event, and ``budget`` is a number of bytes. You
+    can set all three.
     """
 
     _esm = BUNDLES / "memory.js"
@@ -88,10 +88,10 @@ def memory_timeline(
             variants. All variants should compute the same result from the same inputs. They are
             drawn on the same scale.
         inputs: The arguments of the call.
-        budget: A number of bytes, drawn as a line. The widget says which variants fit into it.
+        budget: A number of bytes, drawn as a line. The widget says which variants stay within it.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: A variant cannot be traced, or the budget is not a number of bytes.

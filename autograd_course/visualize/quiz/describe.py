@@ -65,7 +65,7 @@ def _kind(question: Question) -> str:
 
 
 def summary(quiz: Quiz, state: State) -> str:
-    """Say how many questions have been answered right."""
+    """Say how many questions have been answered correctly."""
     done = sum(state.question(q.home, q.id).right for q in quiz.choices)
     essays = [question for question in quiz.questions if question.essay]
     written = sum(state.question(q.home, q.id).right for q in essays)
@@ -81,7 +81,7 @@ def summary(quiz: Quiz, state: State) -> str:
 class Outcome:
     """The result of an answer: whether the answer is ``right``, and the explanations as text.
 
-    ``tries`` counts the answers so far. After a right answer or a second answer, every option is
+    ``tries`` counts the answers so far. After a correct answer or a second answer, every option is
     explained. Before that, only the options that you chose are explained.
     """
 
@@ -157,7 +157,7 @@ def indented(block: Mapping[str, Any], margin: str) -> str:
 
 
 def as_line(block: Mapping[str, Any]) -> str:
-    """Return a block from a question's text as plain text that keeps the Markdown marks."""
+    """Return a block from a question's text as plain text that keeps the Markdown markup."""
     if "code" in block:
         return str(block["code"])
     marks = {"": "", "code": "`", "em": "*"}

@@ -43,7 +43,7 @@ def _spans(text: str) -> Iterator[list[str]]:
 _BETWEEN = "\N{ZERO WIDTH SPACE}"  # separates a code span from the next one
 _ACTIVE = re.compile(
     r"(?P<entity>`|<(?=[\w/!?])|&(?=#?\w+;)|\](?=\s*[(\[:]))"  # HTML and the start of a link
-    r"|(?P<code>[$\\]+)"  # formulas, because the pages do not look for formulas in code
+    r"|(?P<code>[$\\]+)"  # formulas become code, because the pages do not render formulas in code
 )
 
 
@@ -61,7 +61,7 @@ def _block_in_markdown(block: Mapping[str, Any]) -> str:
 
 
 def escape(text: str) -> str:
-    """Write a line as Markdown that shows exactly this text."""
+    """Escape a line so that Markdown renders exactly this text."""
     return _ACTIVE.sub(
         lambda found: f"`{found['code']}`" if found["code"] else f"&#{ord(found['entity'])};", text
     )

@@ -16,7 +16,7 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Saved
 from autograd_course.visualize.quiz.describe import Outcome, markdown, page, plain, summary
 
 Answer = dict[str, str]  # "chosen" contains letters, and "text" contains an essay
-_LONGEST = 20_000  # the maximum number of characters of an essay that are saved
+_LONGEST = 20_000  # the maximum number of characters saved from an essay
 
 
 class KnowledgeCheck(Saved):
@@ -53,8 +53,8 @@ class KnowledgeCheck(Saved):
     def answer(self, question_id: str, *given: str) -> Outcome:
         """Answer a question from code, and return the verdict with its explanation.
 
-        ``given`` contains letters of options, such as ``"b"`` or ``"b", "d"``, or the text of an
-        essay. Raises :class:`TraceError` if there is no such question or option.
+        ``given`` contains option letters, such as ``"b"`` or ``"b", "d"``, or the text of an essay.
+        Raises :class:`TraceError` if the question or the option does not exist.
         """
         question = self._question(question_id)
         answer = _essay(question, given) if question.essay else _choice(question, given)
@@ -70,7 +70,7 @@ class KnowledgeCheck(Saved):
 
     @traitlets.validate("answers")
     def _known_ones(self, proposal: Any) -> dict[str, Answer]:
-        """Drop answers to questions that this check lacks, because the page can be outdated."""
+        """Drop answers to questions that this check does not have. The page may be outdated."""
         given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
         return {
             name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}
@@ -115,8 +115,8 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     """Show the knowledge check of a lesson, with your earlier answers.
 
     The answers are saved in your progress file, and ``progress()`` counts them. If the widget does
-    not work, call ``knowledge_check("01").answer("vjp", "b")``. After a first wrong answer, you see
-    the explanations of the options that you chose. After a second wrong answer, you see all
+    not work, call ``knowledge_check("01").answer("vjp", "b")``. After your first wrong answer, you
+    see the explanations of the options that you chose. After your second wrong answer, you see all
     explanations.
 
     Args:
@@ -125,7 +125,7 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
         seed: For ``"course"``, a number or your name, which selects the questions from a bank.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: The lesson has no knowledge check.

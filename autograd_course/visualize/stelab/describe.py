@@ -13,7 +13,7 @@ REST: dict[Place, str] = {
     "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
     "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
 }
-_SAME = 1e-3  # a slope and a gradient agree if their difference is smaller
+_SAME = 1e-3  # a slope and a gradient agree if their difference is smaller than this
 
 # The effect of backward on a gradient of 1.
 TURNS = (
@@ -73,7 +73,7 @@ JUMP = "The staircase jumps at x and has no derivative there."
 
 
 def climbs(estimate: Estimate, trace: LabTrace) -> str:
-    """Compare the rise of the staircase in the view with the rise of the surrogate."""
+    """Compare the rises of the staircase and of the surrogate within the view."""
     own, line = tidy(trace.staircase_of(estimate).climb), tidy(estimate.climb)
     return f"From {SPAN}, the staircase rises by {own} and the surrogate by {line}."
 

@@ -17,7 +17,7 @@ from autograd_course.visualize.kit.errors import TraceError
 # Quantizers: staircases whose derivative is 0 wherever it exists.
 # --------------------------------------------------------------------------------------------------
 
-_FAR = 8  # round and floor have infinitely many jumps, and only the jumps up to this one are listed
+_FAR = 8  # round and floor have infinitely many jumps; only those up to this one are listed
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def ternary(x: Tensor) -> Tensor:
 def uniform(bits: int) -> Quantizer:
     """Return the fake quantizer with 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
 
-    The scale is ``s = 4 / 2^bits``. The integers are the signed numbers with ``bits`` bits, from
+    The scale is ``s = 4 / 2^bits``. The integers are the signed ``bits``-bit integers, from
     ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
     """
     count = 2**bits
@@ -189,7 +189,7 @@ class Quantize(torch.autograd.Function):
 
     ``x`` can have any shape and any real floating-point dtype. ``y`` and the gradient have the same
     shape and dtype. The Function saves its input. Backward consists of differentiable operations,
-    so the second derivative is the second derivative of the surrogate. Source: Bengio, Léonard and
+    so double backward gives the second derivative of the surrogate. Source: Bengio, Léonard and
     Courville 2013, arXiv:1308.3432.
     """
 
@@ -231,7 +231,7 @@ def own(given: Any) -> tuple[Estimator, ...]:
     """Return estimators for one Function class, or for several classes by name.
 
     A value in a mapping can also be the name of a surrogate. This surrogate uses the staircase of
-    the first Function in the mapping. This staircase must be one of :data:`QUANTIZERS`.
+    the mapping's first Function. That staircase must be one of :data:`QUANTIZERS`.
 
     Raises :class:`TraceError` for any other value.
     """

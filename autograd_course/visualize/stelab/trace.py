@@ -27,7 +27,7 @@ class Staircase:
     WIDTHS[j]``. This slope is the derivative of the staircase, averaged over uniform noise in
     ``±w``. For ``w = 0``, it is the derivative itself, or ``None`` where the staircase jumps.
     ``feet[j]`` contains the lower ends ``q(x - w)`` of these chords, and ``climb`` is the rise of
-    the staircase in the view.
+    the staircase within the view.
     """
 
     values: tuple[float, ...]
@@ -44,8 +44,8 @@ class Estimate:
 
     ``gradients`` contains the results of backward for ``grad_output`` 1 at the trace's ``xs``.
     ``line`` is their integral through the middle of the staircase, which is the function that
-    backward differentiates. ``climb`` is the rise of this line in the view, and ``gaps[j]`` is the
-    mean difference between the gradient and the slope of the chord with width ``WIDTHS[j]``.
+    backward differentiates. ``climb`` is the rise of this line within the view, and ``gaps[j]`` is
+    the mean difference between the gradient and the slope of the chord with width ``WIDTHS[j]``.
     """
 
     name: str
@@ -106,7 +106,7 @@ def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
 
 @dataclass
 class _Staircases:
-    """The staircases found so far. Each one has the slopes of its chords between the samples."""
+    """The staircases found so far, each with the slopes of its chords between the samples."""
 
     xs: Tensor
     fine: Tensor
@@ -211,7 +211,7 @@ def checked_width(width: object) -> float:
 # --------------------------------------------------------------------------------------------------
 
 _EVERY = 5  # every n-th sample is enough where a function bends gently
-_BEND = 0.02  # if the difference between neighbors changes by more, every sample is kept
+_BEND = 0.02  # if the difference between neighbors changes by more than this, every sample is kept
 
 
 def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:

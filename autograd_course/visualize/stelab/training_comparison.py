@@ -17,7 +17,7 @@ from autograd_course.visualize.stelab.estimators import Estimator
 
 Place = Literal["activations", "weights"]
 STEPS, EVERY = 150, 3  # the training steps, and the steps between two points of a curve
-_SHADES = 15  # the map's shades: 0 is certainly one class, and 15 is certainly the other
+_SHADES = 15  # the highest shade: 0 means certainly class 0, and 15 means certainly class 1
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class TrainingComparison:
     def advance(self) -> None:
         """Train each net for a few steps. An exception ends the comparison with a notice."""
         with preserve_global_state(self.step):
-            torch.set_num_threads(1)  # with a net of this size, threads usually wait for each other
+            torch.set_num_threads(1)  # in a net this small, threads usually wait for each other
             for i, estimator in enumerate(self.estimators):
                 try:
                     self._train(i)
@@ -110,7 +110,10 @@ def not_started(place: Place, seed: int) -> TrainingTrace:
 
 
 def checked_place(place: str) -> Place:
-    """Check where the quantizer is, and return it. Raises :class:`TraceError` if it is unknown."""
+    """Check the place of the quantizer, and return it.
+
+    Raises :class:`TraceError` if the place is unknown.
+    """
     if place == "activations":
         return "activations"
     if place == "weights":
@@ -127,12 +130,12 @@ _RATE, _MEAN, _SQUARE, _EPSILON = 0.03, 0.9, 0.999, 1e-8  # the settings of Adam
 
 
 class Net:
-    """A net 2 → 16 → 16 → 1 for two classes, trained by Adam on all points at once.
+    """A 2 → 16 → 16 → 1 net for two classes, trained by Adam on all points at once.
 
     If the ``activations`` are quantized, a hidden unit is ``q(w·x + b)``. If the ``weights`` are
     quantized, each weight matrix is ``q(W)``, and a hidden unit is ``tanh``. After the first layer,
     the product is divided by the square root of the number of inputs. ``seed`` determines the
-    initial weights. All tensors are float64, so that a run can be repeated exactly.
+    initial weights. All tensors are float64, so that runs are exactly reproducible.
 
     This class implements Adam itself, because ``torch.optim`` would first load the compiler.
     """
@@ -205,11 +208,11 @@ def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
 REACH = 1.5  # the points lie in the square from -REACH to REACH
 POINTS = 160
 CELLS = 24  # the number of cells along a side of the map that shows a net's decisions
-_SEED = 100  # the points are always the same; the seed changes only the initial weights
+_SEED = 100  # the points never change; the user's seed changes only the initial weights
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """Return positions [160, 2] and labels [160]. Label 1 means that both signs are equal."""
+    """Return positions [160, 2] and labels [160]. The label is 1 if both signs are equal."""
     generator = torch.Generator().manual_seed(_SEED)
     unit = torch.rand(POINTS, 2, generator=generator, dtype=torch.float64)
     positions = (2 * unit - 1) * REACH

@@ -52,7 +52,7 @@ def steepest(trace: LabTrace) -> list[float]:
 
 
 def progress_of(training: TrainingTrace) -> dict[str, Any]:
-    """Return the state of the training: curves, maps and results so far."""
+    """Return the state of the training: the curves, maps and results so far."""
     return {
         "place": training.place,
         "seed": training.seed,

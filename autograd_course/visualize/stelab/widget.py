@@ -39,9 +39,9 @@ class STELab(Live):
 
     You can set ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed``. ``width`` is
     half the width of the staircase's chord. Set ``training`` to ``True`` to train the nets, a few
-    steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs, the
-    nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
-    contains the state of the training.
+    steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop is
+    running, the nets train to the end at once. ``trace`` contains the sampled estimators, and
+    ``comparison`` contains the state of the training.
     """
 
     _esm = BUNDLES / "stelab.js"
@@ -208,7 +208,7 @@ def ste_lab(
         width: Half the width of the interval over which the slope is computed.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: The quantizer or the surrogate is unknown, or the lab cannot show your Function.

@@ -13,7 +13,7 @@ _LARGE = 8192  # the memory is also computed for this many queries and keys
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Write a number with few significant digits, so that every machine gives the same text."""
+    """Write a number with few significant digits, so that the text is the same on every machine."""
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return number(0.0 if abs(value) < _NOISE else value, digits).replace("-", "−")
@@ -46,7 +46,7 @@ def headline(trace: TileTrace) -> str:
 
 
 def given(trace: TileTrace) -> str:
-    """Describe the first step, which shows the given tensors."""
+    """Describe the first step, which shows the input tensors."""
     return (
         f"{headline(trace)} For each row, forward stores a running maximum m and a running sum ℓ. "
         "It stores the scores of only one tile at a time."
@@ -174,7 +174,7 @@ CAPTIONS = {
 
 
 def memory(trace: TileTrace) -> str:
-    """Say which part of the memory grows with the length of the sequence."""
+    """Say which part of the memory grows with the sequence length."""
     largest = size(2 * _LARGE * _LARGE * trace.itemsize)
     turn = size(max(visit.bytes for visit in (*trace.forward, *trace.backward)))
     return (
@@ -196,7 +196,7 @@ def _start(text: str) -> str:
 # One step of a view as plain text.
 # --------------------------------------------------------------------------------------------------
 
-_MOST_ROWS = 16  # the maximum number of items that are listed one by one
+_MOST_ROWS = 16  # the maximum number of items that are listed individually
 
 
 def describe(view: Json, now: Json, step: int) -> str:

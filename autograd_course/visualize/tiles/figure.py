@@ -16,7 +16,7 @@ from autograd_course.visualize.tiles.view import LEVELS, View, at
 
 GRID = "#e3e6ea"
 Point = tuple[float, float]
-_MAP, _ROOM, _ASIDE = 108, 38, 272  # a side of an order map, the space next to it, the right column
+_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the space after it, the right column
 _NUMBERED = 12  # the minimum size in pixels of a numbered tile in an order map
 _PIXELS, _SHARP = 72, 130
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
@@ -314,7 +314,7 @@ class Canvas:
         self.axes.plot([x], [y], color=SOFT, marker=head, markersize=3)
 
     def trail(self, points: Sequence[tuple[float, float]], axis: int) -> None:
-        """Join points that share a coordinate by a line. A single point becomes a dot."""
+        """Draw a line through points that share a coordinate. A single point becomes a dot."""
         groups: dict[float, list[tuple[float, float]]] = {}
         for point in points:
             groups.setdefault(point[axis], []).append(point)
@@ -337,7 +337,7 @@ class Canvas:
         weight: str = "normal",
         anchor: str = "center",
     ) -> None:
-        """Write text. Its baseline is at a given height."""
+        """Write text with its baseline at the given height."""
         look: dict[str, Any] = {"color": color, "fontsize": size, "fontweight": weight}
         look["fontfamily"] = SANS
         self.axes.text(x, baseline, text, ha=anchor, va="baseline", parse_math=False, **look)

@@ -68,7 +68,7 @@ class Visit:
 class TileTrace:
     """One forward and one backward pass of ``TiledAttention``, with the tiles in their order.
 
-    ``visible`` says, for each query, which keys are not masked. ``delta`` is ``rowsum(∂O∘O)``.
+    ``visible`` says which keys are not masked for each query. ``delta`` is ``rowsum(∂O∘O)``.
     ``whole`` contains the visits of a second run, in which the whole matrix is one tile. ``agrees``
     says whether the output and the gradients agree with full attention, up to rounding. The loss is
     the sum of the output.
@@ -91,12 +91,12 @@ class TileTrace:
 
     @cached_property
     def rows(self) -> tuple[range, ...]:
-        """The ranges of queries, one range for each row of tiles."""
+        """The range of queries in each row of tiles."""
         return _blocks(self.queries, self.block[0])
 
     @cached_property
     def columns(self) -> tuple[range, ...]:
-        """The ranges of keys, one range for each column of tiles."""
+        """The range of keys in each column of tiles."""
         return _blocks(self.keys, self.block[1])
 
     @cached_property
@@ -122,7 +122,7 @@ class TileTrace:
 
     @cached_property
     def longest_sum(self) -> float:
-        """The largest running sum. A row's bar has its full length at this sum."""
+        """The largest running sum, at which the bar of a row has its full length."""
         return max(total for visit in self.forward for total in visit.column_of("sum")) or 1.0
 
     @cached_property
@@ -246,10 +246,10 @@ def _close(found: Tensor, truth: Tensor) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Check the arguments, and write a message if they are not supported.
+# Checks of the arguments, with messages for unsupported ones.
 # --------------------------------------------------------------------------------------------------
 
-MOST_TILES, LONGEST = 16, 64  # the largest legible number of tiles along a side, and of queries
+MOST_TILES, LONGEST = 16, 64  # the maximum number of tiles per side, and of queries or keys
 
 
 def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
@@ -309,7 +309,7 @@ def _checked_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def checked_block(block: Any, size: Place) -> Place:
-    """Return the block as a pair. It is at most as large as the score matrix."""
+    """Return the block as a pair, clipped to the size of the score matrix."""
     pair = tuple(block) if isinstance(block, tuple | list) else (block,)
     if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
         raise TraceError(f"block is {block!r}; pass (queries, keys) of a tile, such as (2, 2).")
@@ -324,7 +324,7 @@ def checked_block(block: Any, size: Place) -> Place:
 
 
 def legible(block: Place, size: Place) -> bool:
-    """Return whether the numbers of tiles along both sides are small enough to be legible."""
+    """Return whether the numbers of tiles along both sides are small enough to be readable."""
     return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
 
 

@@ -26,7 +26,7 @@ _SYMBOLS: dict[Phase, dict[str, str]] = {
     },
 }  # fmt: skip
 _MOST_TEXTS = 10  # if there are more queries or keys, the cells are too small for numbers
-_MOST_FIGURES = 21  # if there are more queries or keys, the rows are not high enough for numbers
+_MOST_FIGURES = 21  # if there are more queries or keys, the rows are too small for numbers
 _FINE = 1000  # the resolution of a bar
 
 
@@ -145,7 +145,7 @@ def _backward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
-    """Return the segments of a bar. If rows are low, join all segments except the newest one."""
+    """Return the segments of a bar. In small rows, join all segments except the newest one."""
     shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
     return [_share(share, trace.longest_sum) for share in shown]
 
@@ -200,7 +200,7 @@ def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
 
 
 def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
-    """Write the numbers of a row. The keys are their names."""
+    """Write the numbers of a row, keyed by their names."""
     if not _figured(trace):
         return {}
     return {name: describe.short(value) for name, value in values.items()}
@@ -242,7 +242,7 @@ def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rows of numbers as digits from 0 to 8, relative to the largest magnitude: shades of a color.
+# Rows of numbers as digits, which are shades of a color. The largest magnitude has the digit 8.
 # --------------------------------------------------------------------------------------------------
 
 LEVELS = 8

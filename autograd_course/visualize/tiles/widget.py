@@ -1,4 +1,4 @@
-"""The live picture of tiled attention: step, play, drag, and select tile size and causality."""
+"""The live picture of tiled attention, with controls to step, play, drag, and select a run."""
 
 from typing import Any
 
@@ -104,12 +104,12 @@ def attention_tiles(
         q: The queries of one head, with shape ``(N, E)`` and N up to 64.
         k: The keys, with shape ``(M, E)`` and M up to 64.
         v: The values, with shape ``(M, F)``.
-        block: The numbers of queries and keys in a tile.
+        block: The number of queries and the number of keys in a tile.
         causal: Whether a query attends only to keys up to its own position.
         mask: A boolean tensor with shape ``(N, M)``, which is False for masked pairs.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: The shapes do not match or are too large to show.

@@ -53,7 +53,7 @@ class VoteView(Saved):
     def answer(self, letter: str) -> Said:
         """Vote from code for the option ``letter``, such as ``"a"``.
 
-        Raises :class:`TraceError` if the vote has no such option.
+        Raises :class:`TraceError` if the vote does not have this option.
         """
         chosen = letter.strip().lower() if isinstance(letter, str) else ""
         if chosen not in self._vote.lettered:
@@ -70,7 +70,7 @@ class VoteView(Saved):
 
     @traitlets.validate("chosen")
     def _known_one(self, proposal: Any) -> str:
-        """Drop a letter that is not an option of this vote, because the page can be outdated."""
+        """Drop a letter that is not an option of this vote, because the page may be outdated."""
         return proposal["value"] if proposal["value"] in self._vote.lettered else ""
 
     def _counted(self, state: State) -> str:
@@ -117,7 +117,7 @@ def vote(lesson: str, vote_id: str) -> VoteView:
         vote_id: The id of the vote in the file that contains the lesson's questions.
 
     Returns:
-        A widget, which a notebook displays.
+        A widget for display in a notebook.
 
     Raises:
         TraceError: The lesson has no such vote.
