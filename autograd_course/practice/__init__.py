@@ -1,1 +1,1 @@
-"""The commands ``grade``, ``watch`` and ``reset``, for exercises in an editor."""
+"""The commands ``grade``, ``watch`` and ``reset``, for working on exercises in an editor."""

@@ -1,8 +1,8 @@
 """Restore the original exercise files, and keep the learner's versions under new names.
 
-An original notebook is built from its solution, without saved outputs. In a cloned copy of the
+This module builds the original notebook from its solution, without saved outputs. In a clone of the
 course, Git also contains the notebook with outputs. If the two notebooks differ only in outputs,
-the version from Git is restored.
+this module restores the version from Git.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _committed(root: Path, place: str) -> bytes:
     return shown.stdout if shown.returncode == 0 else b""
 
 
-KEPT = ".before-reset-"  # part of the file names under which a reset keeps the learner's versions
+KEPT = ".before-reset-"  # part of the file name under which a reset saves the learner's version
 _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 
@@ -143,7 +143,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
 
 
 def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
-    """Return the new content of a file. A notebook that was only run stays unchanged."""
+    """Return the new content of a file. Keep a notebook that has been run but not edited."""
     is_script = path.suffix == ".py"
     whole = new.script if is_script else new.notebook
     if not path.exists():

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[tuple[str, str], ...]
-_LONGEST = 2_000  # the number of characters that are kept from the end of the printed output
+_LONGEST = 2_000  # how many characters to keep from the end of the printed output
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ _NEEDED = "<what the answer needs>"
 
 
 class _CellError(Exception):
-    """Raised if a cell does not run to its end. The message is one sentence."""
+    """Raised if a cell does not run to completion. The message is one sentence."""
 
 
 def graded(task: Task) -> Graded:
@@ -195,12 +195,12 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # now only the child has this end open, so waiting ends with the child
+        sending.close()  # now only the child has this end open, so waiting ends when it exits
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 
     def wait(self, seconds: float | None = None) -> Graded | None:
-        """Return the result, or ``None`` if there is none after this number of seconds."""
+        """Return the result, or ``None`` if it has not arrived after ``seconds``."""
         left = self._left(seconds)
         if self.connection.poll(left):
             return self._received()
@@ -215,7 +215,7 @@ class Grading:
         return None
 
     def stop(self) -> None:
-        """Kill the process and all processes that it has started."""
+        """Kill the process and all processes that it started."""
         if self._process.is_alive():
             _kill(self._process)
         self._process.join()

@@ -58,7 +58,7 @@ def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -
 
 
 def _lesson(word: str) -> str:
-    """Return the lesson that is named ``03``, ``3`` or ``03_gradient_patterns``, if it exists."""
+    """Return the lesson named ``03``, ``3`` or ``03_gradient_patterns``, if it exists."""
     return next((lesson for lesson in LESSONS if word.zfill(2) in (lesson, lesson[:2])), "")
 
 

@@ -84,7 +84,7 @@ class _Console:  # pragma: no cover - Windows alone
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """In a ``with`` block, read single keys. Afterward, restore the terminal."""
+    """Read single keys in a ``with`` block, and restore the terminal afterward."""
     if not sys.stdin.isatty():
         yield NoKeys()
     elif sys.platform == "win32":  # pragma: no cover
@@ -144,7 +144,7 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """In a ``with`` block, use the whole terminal. Afterward, restore its contents."""
+    """Use the whole terminal in a ``with`` block, and restore its contents afterward."""
     # A periodic refresh would need a thread, but the process forks.
     with Live(console=Console(), screen=True, auto_refresh=False, transient=True) as live:
         yield Screen(live)

@@ -72,7 +72,7 @@ class View:
         return replace(self, path=found.path, tasks=tasks, first=first, notice=notice)
 
     def with_result(self, task: Task, result: Graded, pin: bool) -> View:
-        """Return the view with a new result. With ``pin``, a failed exercise stays shown."""
+        """Return the view with a new result. With ``pin``, keep a failed exercise on the screen."""
         results = {**self.results, result.exercise: (task.answer.hash, result)}
         pinned = self.pinned or (self.shown if pin and not result.passed else "")
         return replace(self, results=results, pinned=pinned)

@@ -19,7 +19,7 @@ def bank() -> Quiz:
 
 @cache
 def essays() -> tuple[Question, ...]:
-    """Return the essays in every draw. An essay from a lesson is saved under that lesson."""
+    """Return the essays in every draw. The answer to a lesson's essay is saved under the lesson."""
     return tuple(map(_named, tomllib.loads(_file())["essays"]))
 
 

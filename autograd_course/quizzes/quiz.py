@@ -30,9 +30,9 @@ class Question:
 
     ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. ``rubric`` lists the points
     that a good essay mentions, and learners compare their essays with this list. ``lesson`` is the
-    number of the question's lesson. ``home`` is the check under which the answer is saved, so that
-    a question asked in two places is answered only once. ``section`` is the heading of the lesson
-    section that teaches the answer. ``extra`` says whether this is an extra section.
+    number of the question's lesson. ``home`` is the check under which the answer is saved, so
+    learners answer a question only once, even if two checks contain it. ``section`` is the heading
+    of the lesson section that teaches the answer. ``extra`` says whether this is an extra section.
     """
 
     id: str

@@ -1,7 +1,7 @@
 """Batch normalization
 
-1. Change one element of x a little. The mean of its channel changes, and so does the variance, so
-   all outputs of the channel change. How many paths lead from this element to the loss?
+1. Change one element of x slightly. The mean and the variance of its channel change, so all outputs
+   of the channel change. How many paths lead from this element to the loss?
 2. The path through the numerator gives g/√(v + eps). The path through the mean subtracts the mean
    of g. The path through the variance subtracts the component along y, which is y times the mean of
    g·y. All means are per channel, that is, over every dim except 1.
@@ -39,7 +39,7 @@ def normalized(
     unbiased: bool = False,
     divisor: Callable[[Tensor, float], Tensor] = lambda variance, eps: (variance + eps).sqrt(),
 ) -> Callable[..., Tensor]:
-    """Return a normalization over other dims, or with another variance or divisor."""
+    """Return a normalization with different dims, a different variance or a different divisor."""
 
     def mistake(x: Tensor, eps: float) -> Tensor:
         over = list(dims(x))
@@ -59,10 +59,10 @@ def with_gradient(
     unbiased: bool = False,
     scale: Callable[[Tensor, float], Tensor] = lambda variance, eps: (variance + eps).rsqrt(),
 ) -> Callable[..., Any]:
-    """Return a batch normalization with another backward.
+    """Return a batch normalization with an alternative backward.
 
-    ``step`` takes ``grad_output``, y, x and a function that computes the mean over ``dims``. Its
-    result is multiplied by ``scale`` of the variance.
+    ``step`` takes ``grad_output``, y, x and a function that computes the mean over ``dims``. The
+    backward multiplies its result by ``scale(variance, eps)``.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor]:

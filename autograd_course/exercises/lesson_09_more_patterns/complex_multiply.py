@@ -1,9 +1,9 @@
 """Complex product
 
-1. Take w = i. Then forward turns z by 90° to the left. Suppose that the product should move along
-   g. In which direction must z move: along g turned to the left, or along g turned to the right?
-2. To the right. The gradient of z is g times the conjugate of ∂y/∂z. For a real input, only the
-   real part counts.
+1. Take w = i. Then forward rotates z by 90° counterclockwise. Suppose that the product should move
+   along g. In which direction must z move: along g rotated counterclockwise or clockwise?
+2. Along g rotated clockwise. The gradient of z is g times the conjugate of ∂y/∂z. For a real input,
+   only the real part counts.
 3. Return g · w.conj() for z and g · z.conj() for w. If an input is not complex (see
    Tensor.is_complex), return only the real part of its gradient, .real.
 """
@@ -42,7 +42,7 @@ def _right(own: Tensor, other: Tensor, g: Tensor) -> Tensor:
 
 
 def _real_parts(own: Tensor, other: Tensor, g: Tensor) -> Tensor:
-    """Return a gradient of which only the real part is right."""
+    """Return the right gradient, but with an imaginary part of 0."""
     part = (g * other.conj()).real
     return torch.complex(part, torch.zeros_like(part))
 
@@ -57,10 +57,10 @@ def with_gradients(
     real: Callable[[Tensor], Tensor] = torch.real,
     only: int | None = None,
 ) -> Callable[..., Any]:
-    """Return the product with ``gradient(own, other, grad_output)`` for each input.
+    """Return the product, with ``gradient(own, other, grad_output)`` as the gradient of each input.
 
-    ``real`` makes the gradient of a real input real. ``only`` is the number of the input to which
-    this applies. The other one gets the right gradient.
+    ``real`` converts the complex gradient of a real input to a real one. If ``only`` is the index
+    of an input, the other input gets the right gradient.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ COMPLEX_GRADIENTS: Mapping[str, Callable[..., Any]] = {
 
 
 def asks_the_other_input(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if each gradient is real where the other input is real."""
+    """Return a finding if each gradient is real exactly when the *other* input is real."""
     are_complex = [it.is_complex() for it in inputs]
     grads = [it.is_complex() for it in returned_by(function, inputs)]
     if are_complex == grads or grads != are_complex[::-1]:

@@ -38,10 +38,10 @@ def conv1d(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) ->
 def at_other_places(
     place: Callable[[int, int, int, int], int], cut: Callable[[int], int] = lambda padding: padding
 ) -> Callable[..., Any]:
-    """Return a convolution that puts the gradients of the windows at other places.
+    """Return a convolution that adds the gradients of the windows at other positions.
 
     ``place`` takes the window t, the tap k, the stride and the padding, and returns a position in
-    the padded x. ``cut`` takes the padding, and returns where the gradient of x begins.
+    the padded x. ``cut`` takes the padding and returns the position where the gradient of x begins.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:

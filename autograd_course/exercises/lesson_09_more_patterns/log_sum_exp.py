@@ -24,7 +24,7 @@ from autograd_course.grader.suspecting import mistaken
 
 
 def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)``. If a slice is all -inf, the result is -inf and its gradient 0.
+    """Return ``log Σ exp(x)``. If a slice is all -inf, the result is -inf and its gradient is 0.
 
     ``torch.logsumexp`` returns the same value, but its gradient is nan.
     """
@@ -34,7 +34,7 @@ def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 
 def masked(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return random numbers, with ``-inf`` at the start of each row and in the whole last row.
+    """Return random numbers with ``-inf`` at the start of each row and throughout the last row.
 
     The last dim must be longer than 1.
     """
@@ -45,7 +45,7 @@ def masked(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def far_apart(rng: torch.Generator) -> tuple[Tensor, int]:
-    """Return three rows in the thousands. Their maxima differ by thousands, too."""
+    """Return three rows of numbers in the thousands. Their maxima also differ by thousands."""
     return 1e3 * normal(rng, 3, 4) + torch.tensor([[-9e3], [0], [9e3]], dtype=torch.float64), 1
 
 
@@ -54,8 +54,8 @@ def shifted(
 ) -> Callable[..., Tensor]:
     """Return a log-sum-exp that subtracts ``shift(x, dim)``, which keeps the dim.
 
-    Without ``add``, it does not add the shift again. With ``mean``, it takes the mean of the
-    exponentials.
+    Without ``add``, it does not add the shift back. With ``mean``, it averages the exponentials
+    instead of summing them.
     """
 
     def mistake(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
@@ -75,7 +75,7 @@ def largest(x: Tensor, dim: int) -> Tensor:
 
 
 def sloped(slope: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[..., Any]:
-    """Return a log-sum-exp whose derivative is ``slope(x, y, dim)``, where y has kept the dim."""
+    """Return a log-sum-exp whose derivative is ``slope(x, y, dim)``, where y keeps the dim."""
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor]:
         x, dim, *rest = inputs
@@ -89,7 +89,7 @@ def sloped(slope: Callable[[Tensor, Tensor, int], Tensor]) -> Callable[..., Any]
 def unsqueezed(*, y_too: bool) -> Callable[..., Any]:
     """Return a log-sum-exp whose backward adds the dim to ``grad_output``, even with keepdim.
 
-    If ``y_too``, it also adds the dim to y again.
+    With ``y_too`` and keepdim, it also adds the dim to y a second time.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor]:
@@ -191,7 +191,7 @@ EXERCISE = FunctionExercise(
     constraints="no built-in computes the log-sum-exp",
     reference=log_sum_exp,
     samplers={
-        # A matrix along its last dim comes first, because a wrong shape of grad_output shows there.
+        # The matrix with dim=-1 comes first, because it reveals a wrong shape of grad_output.
         "keepdim=False, so grad_output lacks the last dim": lambda rng: (normal(rng, 3, 5), -1),
         "keepdim=True, so grad_output has the last dim": lambda rng: (normal(rng, 3, 4), 1, True),
         "along dim 0, with keepdim": lambda rng: (normal(rng, 3, 4), 0, True),

@@ -32,7 +32,7 @@ def conv1d(x: Tensor, weight: Tensor) -> Tensor:
 def over_windows(
     grad_x: Callable[..., Tensor] | None = None, grad_weight: Callable[..., Tensor] | None = None
 ) -> Callable[..., Any]:
-    """Return a convolution in which one of the two gradients is replaced.
+    """Return a convolution that replaces one of the two gradients.
 
     Both callables take x, the weight and ``grad_output``.
     """
@@ -55,9 +55,9 @@ def _right(x: Tensor, weight: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 def _scattered(
     x: Tensor, weight: Tensor, g: Tensor, *, taps: int = 0, steps: int = 0, mean: bool = False
 ) -> Tensor:
-    """Return the gradient of x, if the last ``taps`` or the last ``steps`` are left out.
+    """Return the gradient of x without the last ``taps`` taps and the last ``steps`` windows.
 
-    With ``mean``, the gradients of overlapping windows are averaged.
+    With ``mean``, average the gradients of overlapping windows instead of adding them.
     """
     in_windows = torch.einsum("not,ock->nctk", g, weight)
     of_x, count = torch.zeros_like(x), torch.zeros_like(x)

@@ -21,7 +21,7 @@ def gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
 
 
 def one_hot_sample(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise``."""
+    """Return the one-hot vector that marks the largest element of ``logits + noise``."""
     return one_hot((logits + noise).argmax(-1), logits.shape[-1]).to(logits)
 
 
@@ -30,7 +30,10 @@ def softly(
     soft: Callable[[Tensor, Tensor, float], Tensor] = gumbel_softmax,
     scale: Callable[[float], float] = lambda temperature: 1 / temperature,
 ) -> Callable[..., Any]:
-    """Return a Gumbel-softmax whose gradient is ``step(soft sample, grad_output)``, scaled."""
+    """Return a Gumbel-softmax with the gradient ``step(y, grad_output) * scale(temperature)``.
+
+    ``y`` is the result of ``soft``, by default the soft sample.
+    """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor]:
         return (step(soft(*inputs), g) * scale(inputs[-1]),)
@@ -39,7 +42,7 @@ def softly(
 
 
 def through_softmax(y: Tensor, g: Tensor) -> Tensor:
-    """Return the gradient of the input of a softmax over the last dim, whose output is ``y``."""
+    """Return the input gradient of a softmax over the last dim, given its output ``y``."""
     return y * (g - (g * y).sum(-1, keepdim=True))
 
 
@@ -169,7 +172,7 @@ HARD_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
 def noise_gets_none_or_the_truth(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Check that the noise has no gradient or the same gradient as the logits."""
+    """Check that the noise gets no gradient, or the same gradient as the logits."""
     logits, noise, temperature = inputs
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (logits, noise)]
     sample = function.apply(*leaves, temperature)

@@ -1,7 +1,7 @@
 """Gumbel-softmax, hard
 
 1. The one-hot vector has no useful gradient. Which smooth vector replaces it in backward, and what
-   must be saved so that backward can compute that vector?
+   must you save so that backward can compute this vector?
 2. backward uses the formula from exercise 1 with the same noise. It needs the soft sample, which is
    neither an input nor the output, so recompute it in backward.
 3. In forward, return the one-hot vector of the argmax of logits + noise, in the dtype of the
@@ -31,7 +31,7 @@ from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise``. Ignore the temperature."""
+    """Return a one-hot vector for the largest ``logits + noise``, and ignore the temperature."""
     return one_hot_sample(logits, noise)
 
 

@@ -27,7 +27,7 @@ from autograd_course.grader.suspecting import mistaken
 
 
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return ReinMax's surrogate, which is a difference between two softmaxes.
+    """Return ReinMax's surrogate, which is a weighted difference of two softmaxes.
 
     A constant added to the logits makes the first softmax equal to ``m``, the mean of ``p`` and
     ``y``.
@@ -53,7 +53,7 @@ def averaged(
     m: Callable[[Tensor, Tensor], Tensor] = lambda p, y: (p + y) / 2,
     slope: Callable[[Tensor, Tensor], Tensor] = through_softmax,
 ) -> Callable[..., Any]:
-    """Return ReinMax with other factors, with another ``m(p, y)`` or with another slope."""
+    """Return ReinMax with different factors, a different ``m(p, y)`` or a different slope."""
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor]:
         logits, noise = inputs

@@ -1,4 +1,4 @@
-"""What is wrong with a vmap rule for ``solve``, as a call of the rule itself shows."""
+"""Find mistakes in a vmap rule for ``solve`` by calling the rule directly."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from torch.autograd import Function
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.sampling import normal
 
-BATCH = 5  # a size that no sample of the exercise has
+BATCH = 5  # no sample of the exercise has a dim of this size
 NAMES = ("a", "b")
 Dims = tuple[int | None, int | None]
 
 
 def rule_mistake(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Call the rule with batches in several places, and say what goes wrong first."""
+    """Call the rule with the batch at different dims, and describe the first mistake."""
     sentence = _sentence(function, inputs)
     return found("wrong-vmap", "The vmap rule is wrong.", {}, sentence) if sentence else None
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call of the rule: the batched tensors, and what the rule passed on and returned."""
+    """A call of the rule: the batched tensors, and what the rule passed to forward and returned."""
 
     dims: Dims
     given: tuple[Tensor, Tensor]
@@ -81,7 +81,7 @@ def _call(function: type[Function], inputs: tuple[Any, ...], dims: Dims) -> _Cal
 
 
 def _batched(rng: torch.Generator, sample: Tensor, dim: int | None) -> Tensor:
-    """Return different samples that are easy to solve, with the batch at ``dim``."""
+    """Return random samples with the batch at ``dim``. Square matrices are well-conditioned."""
     size = () if dim is None else (BATCH,)
     drawn = normal(rng, *size, *sample.shape).to(sample.device)
     if sample.ndim > 1 and sample.shape[-1] == sample.shape[-2]:
@@ -90,7 +90,7 @@ def _batched(rng: torch.Generator, sample: Tensor, dim: int | None) -> Tensor:
 
 
 def _about_error(call: _Call, calls: list[_Call]) -> str:
-    """Say for which layouts the rule raises, if this shows the cause."""
+    """Describe the layouts for which the rule raises an error, if they reveal the cause."""
     if call.error is None:
         return ""
     if isinstance(call.error, RecursionError):
@@ -196,13 +196,13 @@ def _about_passed(call: _Call) -> str:
 
 
 def _is_shared(came: Tensor, given: Tensor) -> bool:
-    """Whether NumPy broadcasts a tensor to one copy of ``given`` for each sample."""
+    """Return whether NumPy broadcasts a tensor to one copy of ``given`` for each sample."""
     right = given.expand(BATCH, *given.shape)
     return _is(right, lambda _: came.expand(right.shape), given)
 
 
 def _is_other_argument(call: _Call, place: int) -> bool:
-    """Whether the rule passes one tensor in the place of the other one."""
+    """Return whether the rule passes the other tensor at this position."""
     came, given, dim = call.passed[0][place], call.given[1 - place], call.dims[1 - place]
     return isinstance(came, Tensor) and dim is not None and _same(came, given.movedim(dim, 0))
 
@@ -210,7 +210,7 @@ def _is_other_argument(call: _Call, place: int) -> bool:
 def _movements(
     name: str, place: int, dim: int, other: int | None
 ) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
-    """Yield wrong ways to arrange a tensor, each with its sentence."""
+    """Yield wrong ways to arrange a tensor's dims, each with a sentence that explains it."""
     entry = f"in_dims[{place}]"
     yield (
         f"{name} is treated as shared, but {entry} is {dim}, not None. Python counts 0 as false, "

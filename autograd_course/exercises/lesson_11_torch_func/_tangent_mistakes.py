@@ -1,4 +1,4 @@
-"""What is wrong with a ``jvp`` for the smooth maximum, as a call of the method itself shows."""
+"""Find mistakes in a ``jvp`` for the smooth maximum by calling the method directly."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Part = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def tangent_mistake(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Call ``jvp`` with random tangents, and compare its result with those of known mistakes."""
+    """Call ``jvp`` on random tangents and compare its result with the results of known mistakes."""
     sentence = _sentence(function, *inputs)
     return found("wrong-jvp", "`jvp` is wrong.", {}, sentence) if sentence else None
 
 
 def saved_in_another_order(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Look at what ``setup_context`` saves, if the given backward raises an exception."""
+    """Check what ``setup_context`` saves after the given backward has raised an exception."""
     ctx, y = _Context(), function.forward(*inputs)
     function.setup_context(ctx, inputs, y)
     if [*map(id, ctx.for_backward)] == [*map(id, (*inputs, y))]:
@@ -39,7 +39,7 @@ def saved_in_another_order(function: type[Function], inputs: tuple[Any, ...]) ->
 
 
 class _Context:
-    """Takes the place of ctx, and notes what ``setup_context`` saves."""
+    """A replacement for ctx that records what ``setup_context`` saves."""
 
     def __init__(self) -> None:
         self.for_backward: tuple[Any, ...] = ()
@@ -58,7 +58,7 @@ class _Context:
 
     @property
     def has_other_order(self) -> bool:
-        """Whether the same tensors are saved for both modes, but in different orders."""
+        """Whether both modes have the same saved tensors, but in different orders."""
         one, other = [*map(id, self.for_backward)], [*map(id, self.saved_tensors)]
         return one != other and sorted(one) == sorted(other)
 
@@ -91,7 +91,7 @@ def _sentence(function: type[Function], x: Tensor, t: Tensor) -> str:
             )
         return _about_shapes(x, y) if ctx.saved_tensors and _is_about_shapes(error) else ""
     if not all(map(_same, passed, (dx, dt))):
-        return ""  # the finding says that jvp changes a tangent in place
+        return ""  # another finding says that jvp changes a tangent in place
     if isinstance(came, tuple | list):
         return (
             f"jvp returns {len(came)} values. The Function has one output, so add the changes "
@@ -203,7 +203,7 @@ def _slope(x: Tensor, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
 
 
 def _known(came: Tensor, suspects: Mapping[str, Part], given: tuple[Any, ...]) -> str:
-    """Return the sentence of the only suspect with this result."""
+    """Return the sentence of the suspect with this result, if there is exactly one."""
     told = [sentence for sentence, part in suspects.items() if _same(came, part(*given))]
     return told[0] if len(told) == 1 else ""
 

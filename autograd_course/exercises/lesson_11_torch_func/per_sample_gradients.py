@@ -40,7 +40,7 @@ def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> 
 class Gated(nn.Module):
     """A linear layer and a smooth maximum over its outputs, with a learned temperature.
 
-    The outputs have a weight that is a buffer, not a parameter.
+    The weights of the outputs are a buffer, not a parameter.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, 
 def with_all_targets(
     model: nn.Module, loss: Loss, x: Tensor, y: Tensor, *, all_inputs: bool = False
 ) -> tuple[Tensor, ...]:
-    """Return the gradients if each sample is compared with all targets, or the other way round."""
+    """Return the gradients of a loss that compares each sample with all targets, or vice versa."""
     parameters = list(model.parameters())
     rows = []
     for i in range(len(x)):
@@ -117,7 +117,7 @@ def _vmapped(
     transform: Callable[[Way, Any], Way] = lambda of_one, dims: vmap(grad(of_one), dims),
     collect: Callable[[nn.Module], Any] = lambda model: _detached(model),
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the solution with another step: the batch dims, ``in_dims``, or the transforms."""
+    """Return the solution with one step replaced, for example ``in_dims`` or the transforms."""
 
     def changed(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Any:
         def of_one(parameters: Any, one: Tensor, target: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ RAISING: dict[str, Callable[..., Any]] = {
 def with_own_loss(
     own: Loss,
 ) -> Callable[[nn.Module, Loss, Tensor, Tensor], tuple[Tensor, ...]]:
-    """Return the gradients of another loss than the one that is passed."""
+    """Return a routine that differentiates ``own`` instead of the loss that it receives."""
     return lambda model, loss, x, y: per_sample_gradients(model, own, x, y)
 
 

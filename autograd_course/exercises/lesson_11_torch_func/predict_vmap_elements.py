@@ -21,7 +21,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[int]:
-    """Return how many elements forward receives in each of the four programs of the exercise."""
+    """Return how many elements forward receives in each of the exercise's four programs."""
     received: list[int] = []
 
     class Half(Function):

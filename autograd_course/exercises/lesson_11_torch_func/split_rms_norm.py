@@ -30,7 +30,7 @@ def normed(rng: torch.Generator, *shape: int, eps: float = 1e-5) -> tuple[Tensor
 
 
 def with_a_dead_column(rng: torch.Generator) -> tuple[Tensor, Tensor, float]:
-    """Return inputs of which one weight is 0, so the output does not tell ``x`` there."""
+    """Return inputs with one weight of 0, so that the output does not determine ``x`` there."""
     x, weight, eps = normed(rng, 3, 4)
     weight[1] = 0
     return x, weight, eps

@@ -1,12 +1,12 @@
 """A custom operator
 
-1. The decorator promises that no argument changes and that the result is new memory. Read the
-   docstring of the routine: it breaks both promises. Which copies do you need? For backward, find
-   out which windows contain a given element of x.
+1. The decorator promises that no argument changes and that the result is in new memory. Read the
+   docstring of the routine, which breaks both promises. Which copies do you need? For backward,
+   find out which windows contain a given element of x.
 2. Copy the array before the call. Also copy the result, because a part of a row has the strides of
    the whole row. The result of the fake has the same leading dims as x. How many windows fit into a
    row? In backward, each element receives the grad_output of all windows that contain it. This is
-   again a sum over neighbors: the neighbors in grad_output, with zeros on both sides.
+   again a sum over neighboring elements, now those of grad_output with zeros on both sides.
 3. The operator returns torch.from_numpy(vendor_sums(x.numpy().copy(), width).copy()). The fake
    returns x.new_empty((*x.shape[:-1], x.shape[-1] - width + 1)). backward returns
    window_sums(torch.nn.functional.pad(grad_output, (width - 1, width - 1)), width), and None for
@@ -42,7 +42,7 @@ def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
     return normal(rng, *shape), width
 
 
-# The promises that the tests of opcheck examine. The test that shows the cause comes first.
+# The promises that opcheck tests. The test that reveals the cause comes first.
 PROMISES = {
     "test_schema": "mutates_args=() promises that the operator changes no argument and returns new "
     "memory. An array from .numpy() has the memory of the tensor, so copy it before you change it.",
@@ -65,7 +65,7 @@ def _example() -> tuple[Tensor, int]:
 
 
 def is_an_operator(answer: Callable[..., Any]) -> Verdict | None:
-    """Check that the answer is an operator that ``custom_op`` has returned."""
+    """Check that the answer is an operator created by ``custom_op``."""
     if isinstance(answer, torch._library.custom_ops.CustomOpDef | torch._ops.OpOverload):
         return None
     return wrong(
@@ -93,12 +93,12 @@ RIGHT_SO_FAR = "values and gradient are right, but"
 
 
 def _spread(g: Tensor, width: int, left: int) -> Tensor:
-    """Return the gradient if each element gets ``grad_output`` of only one window."""
+    """Return the wrong gradient in which each element gets only one window's ``grad_output``."""
     return pad(g, (left, width - 1 - left))
 
 
 def _continued(g: Tensor, by: int) -> Tensor:
-    """Return ``g`` with ``by`` copies of its first element in front, and of its last one after."""
+    """Pad ``g`` with ``by`` copies of its first element in front and of its last one at the end."""
     return g[..., torch.arange(-by, g.shape[-1] + by).clamp(0, g.shape[-1] - 1)]
 
 
@@ -106,7 +106,7 @@ def _gradient(g: Tensor, width: int) -> Tensor:
     return window_sums(pad(g, (width - 1, width - 1)), width)
 
 
-# Common gradients of x for a ``grad_output``, each with the reason why it is wrong.
+# Common wrong gradients of x, each with an explanation of the mistake.
 GRADIENTS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "Each element of x gets the grad_output of one window only, the one that begins there. Add "
     "those of all windows that contain the element.": lambda g, width: _spread(g, width, 0),
@@ -188,7 +188,7 @@ def _of_other_shape(came: str, x: Tensor, g: Tensor, width: int) -> str:
 
 
 def fake_agrees(answer: Any) -> Verdict | None:
-    """Compare what the fake and the operator return, for several numbers of leading dims."""
+    """Compare the results of the fake and the operator for several numbers of leading dims."""
     for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
         x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
         with silence():
@@ -280,7 +280,7 @@ def differentiates_twice(answer: Any) -> Verdict | None:
 
 
 def compiles_in_one_graph(answer: Any) -> Verdict | None:
-    """Check that the operator compiles into one graph with other operations, in both passes."""
+    """Check that the operator and other operations compile into one graph, in both passes."""
     x, width = _example()
     right = answer(2 * x, width).tanh()
     (right_gradient,) = torch.autograd.grad(right.sum(), x)

@@ -1,7 +1,8 @@
 """Repair: a loss under autocast
 
-1. Which operation of forward computes in bfloat16 under autocast, although its inputs are float32?
-   How large are the scores, and how far apart are neighboring numbers of that size in bfloat16?
+1. Which operation of forward computes in bfloat16 under autocast, even though its inputs are
+   float32? How large are the scores, and how far apart are neighboring numbers of that size in
+   bfloat16?
 2. Both methods should compute in float32, with autocast off. torch.amp has one decorator for each
    of them. One of the decorators takes the dtype to which it casts the inputs of forward.
 3. Put @custom_fwd(device_type="cpu", cast_inputs=torch.float32) on forward and
@@ -51,9 +52,10 @@ Way = tuple[str, tuple[Any, ...], bool, float]
 def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
     """Return a check that autocast to bfloat16 loses no precision.
 
-    ``values`` are float32 inputs. The check compares the outputs, and the gradients of their sum,
-    to a run without autocast. It repeats this with backward inside the autocast block, and with
-    bfloat16 inputs, because under autocast an earlier layer can return bfloat16.
+    ``values`` are float32 inputs. The check compares the outputs and the gradients of their sum
+    with those of a run without autocast. It repeats the comparison with backward inside the
+    autocast block, and with bfloat16 inputs, because under autocast an earlier layer can return
+    bfloat16.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -78,7 +80,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
 
 def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
-    """Yield each run: its name, inputs, whether backward is inside autocast, and tolerance."""
+    """Yield each run's name and inputs, whether backward is in the block, and the tolerance."""
     low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
     yield "with float32 inputs", inputs, False, close
     yield "with backward inside the block", inputs, True, close
@@ -134,7 +136,7 @@ SAVES_LOW = (
 
 
 class _Products(TorchDispatchMode):
-    """Notes the dtype in which each matrix product runs."""
+    """A dispatch mode that records the dtype of each matrix product."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -149,7 +151,7 @@ class _Products(TorchDispatchMode):
 
 
 def _cause(function: type[Function], inputs: tuple[Any, ...], inside: bool) -> str:
-    """Say which method computes in a low precision, and why."""
+    """Say which method computes in low precision, and why."""
     with _Products() as forward, torch.autocast("cpu", dtype=torch.bfloat16):
         _, outputs = applied(function, inputs)
     ran = node(outputs)
@@ -179,7 +181,7 @@ def _cause(function: type[Function], inputs: tuple[Any, ...], inside: bool) -> s
 
 
 def _saved(function: type[Function], inputs: tuple[Any, ...]) -> str:
-    """Say whether forward computes in float32 and saves other tensors."""
+    """Return a sentence if forward computes in float32 but saves tensors of low precision."""
     with _Products() as forward, torch.autocast("cpu", dtype=torch.bfloat16):
         _, outputs = applied(function, inputs)
     saved = [each.dtype for each in node(outputs).saved_tensors]

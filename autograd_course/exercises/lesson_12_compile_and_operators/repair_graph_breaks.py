@@ -43,12 +43,12 @@ def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, flo
 
 
 def pieces(inside: Piece, outside: Piece, region: Region = lambda x, d: x.abs() <= d) -> Piece:
-    """Return a suspect with these two pieces, and the region of the first one."""
+    """Return a suspect that computes ``inside`` in ``region``, and ``outside`` elsewhere."""
     return lambda x, d: torch.where(region(x, d), inside(x, d), outside(x, d))
 
 
 def slopes(inside: Piece, outside: Piece, region: Region = lambda x, d: x.abs() <= d) -> Piece:
-    """Return a suspect whose slope has these two pieces."""
+    """Return a suspect whose slope is ``inside`` in ``region``, and ``outside`` elsewhere."""
     slope = pieces(inside, outside, region)
     return returning(huber, lambda x, d, g: slope(x, d) * g)
 
@@ -138,7 +138,7 @@ GRADIENT_SUSPECTS: Mapping[str, Piece] = {
 SECONDS = 120.0  # on a busy machine, the imports of the first torch.compile take half a minute
 
 
-# A part of the compiler's message, and what it says about the line.
+# Maps a part of the compiler's message to an explanation of the line.
 BREAKS = {
     "Data-dependent branching": "This line decides by the values of a tensor, and during tracing "
     "there are none. Compute both sides, and select elementwise with `torch.where`.",

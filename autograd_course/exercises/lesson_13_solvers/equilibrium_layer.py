@@ -30,8 +30,8 @@ from autograd_course.grader.suspecting import Grads, mistaken
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
     """Return the fixed point of ``z = tanh(z Wᵀ + x)``.
 
-    The solution from ``settled`` has no graph. So this adds two Newton steps, which do not change
-    the value. With these two steps, autograd can differentiate the result up to three times.
+    The solution from ``settled`` has no graph, so this function adds two Newton steps, which do not
+    change the value. With these two steps, autograd can differentiate the result up to three times.
     """
     z: Tensor = settled(x.detach(), W.detach())
     for _ in range(2):
@@ -86,10 +86,10 @@ def by_hand(
     """Return the fixed point with a backward formula that contains a mistake.
 
     ``slope`` replaces the derivative of the tanh. ``sign`` is the sign of the product with W.
-    ``rounds`` limits the rounds of the solver. With ``turned``, the gradient of W is transposed,
+    ``rounds`` limits the rounds of the solver. For the gradient of W, ``turned`` transposes it,
     ``with_x`` computes it from x, and ``mean`` divides it by the number of rows. With
-    ``slope_after``, the slope multiplies the product with W. With ``of_x_outside``, the gradient of
-    x is that of the output of the tanh.
+    ``slope_after``, the slope multiplies the product with W. With ``of_x_outside``, x gets the
+    gradient of the tanh's output.
     """
 
     def backward(inputs: Any, g: Tensor) -> Grads:
@@ -123,7 +123,7 @@ def _slope_of_the_last_round(inputs: Any, g: Tensor) -> Grads:
 
 
 A_ROUND = (
-    8  # PyTorch saves fewer tensors than this for the product, the sum and the tanh of a round
+    8  # PyTorch saves fewer tensors than this for the product, the sum and the tanh in a round
 )
 
 

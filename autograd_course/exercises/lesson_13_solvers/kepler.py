@@ -23,8 +23,9 @@ from autograd_course.grader.suspecting import mistaken
 def kepler(M: Tensor, e: Tensor) -> Tensor:
     """Return the solution ``E`` of ``E - e·sin(E) = M``, for ``0 < e < 1``.
 
-    The solution from the bisection has no graph. So this adds two Newton steps, which do not change
-    the value. With these two steps, autograd can differentiate the result up to three times.
+    The solution from the bisection has no graph, so this function adds two Newton steps, which do
+    not change the value. With these two steps, autograd can differentiate the result up to three
+    times.
     """
     return _solution(M, e, lambda E: 1 - e * torch.cos(E))
 
@@ -54,7 +55,7 @@ def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
 
 
 def undivided(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with the derivatives from a backward that omits the division."""
+    """Return the solution, with derivatives from a backward pass that omits the division."""
     E = _root(M.detach(), e.detach())
     return E + (M - M.detach()) + torch.sin(E) * (e - e.detach())
 
@@ -77,10 +78,10 @@ def by_hand(
     *,
     mean: bool = False,
 ) -> Callable[..., Any]:
-    """Return the solution with another backward.
+    """Return the solution with an alternative backward, which divides by ``divisor(e, E)``.
 
-    It divides by ``divisor(e, E)``. ``share`` takes ``grad_output``, the gradient of M, e and E,
-    and gives the terms whose sum, or ``mean``, is the gradient of e.
+    ``share(grad_output, grad_M, e, E)`` returns one term per element. The gradient of e is the sum
+    of the terms, or their mean if ``mean`` is true.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:

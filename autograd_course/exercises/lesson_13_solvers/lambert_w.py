@@ -28,8 +28,8 @@ from autograd_course.grader.suspecting import mistaken
 def lambert_w(x: Tensor) -> Tensor:
     """Return the solution ``w`` of ``w·exp(w) = x``.
 
-    SciPy's solution has no graph. So this adds two Newton steps, which do not change the value.
-    With these two steps, autograd can differentiate the result up to three times.
+    SciPy's solution has no graph, so this function adds two Newton steps, which do not change the
+    value. With these two steps, autograd can differentiate the result up to three times.
     """
     found = scipy.special.lambertw(x.numpy(force=True)).real
     w = torch.as_tensor(found, dtype=x.dtype, device=x.device)

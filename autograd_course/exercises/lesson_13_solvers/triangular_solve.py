@@ -30,7 +30,7 @@ from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-    """Return the solution ``X`` of ``T X = B``. Only one triangle of ``T`` is read.
+    """Return the solution ``X`` of ``T X = B``, and read only one triangle of ``T``.
 
     Raises ``ValueError``, as SciPy does, if ``T`` is not finite.
     """
@@ -86,7 +86,7 @@ exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 def by_hand(
     of_T: Callable[..., Tensor] = lambda G, U, X, B: -U @ X.mT, *, unsolved: bool = False
 ) -> Callable[..., Any]:
-    """Return the solution with another gradient of T, before half of it is set to 0.
+    """Return the solution with another gradient of T, half of which backward sets to 0.
 
     ``of_T`` takes ``grad_output``, U, X and B. If ``unsolved``, the gradient of B is
     ``grad_output``.
@@ -103,9 +103,10 @@ def by_hand(
 
 
 def is_right_for_both_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check the first derivatives for the other half, after a second derivative was wrong.
+    """Check the first derivatives for the other half if a second derivative is wrong.
 
-    The system in ``backward`` has the other half, so a call from there shows this mistake.
+    If ``backward`` calls the Function with the other half, second derivatives depend on these first
+    derivatives.
     """
     lower = not (inputs[2] if len(inputs) > 2 else True)
     given = (inputs[0].mT.contiguous(), inputs[1], lower)
@@ -129,7 +130,7 @@ EXERCISE = FunctionExercise(
     constraints="the output has the dtype of B",
     reference=triangular_solve,
     samplers={
-        # This comes first, because it shows at once that an answer uses the wrong half.
+        # This sample comes first, because it immediately shows that an answer uses the wrong half.
         "an upper triangle": lambda rng: (matrix(rng, 3), normal(rng, 3, 5), False),
         "two right-hand sides": lambda rng: (matrix(rng, 4), normal(rng, 4, 2)),
         "a single right-hand side": lambda rng: (matrix(rng, 3), normal(rng, 3, 1)),

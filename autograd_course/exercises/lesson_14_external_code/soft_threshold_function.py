@@ -67,7 +67,7 @@ SUSPECTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 def unbalanced(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return inputs with more positive than negative outputs.
 
-    If their numbers were equal, the sum of the signs would be 0, and some mistakes would look the
+    With equal numbers of both, the sum of the signs would be 0, and some mistakes would look the
     same.
     """
     x = around(rng, (-0.5, 0.5), 4, 6)

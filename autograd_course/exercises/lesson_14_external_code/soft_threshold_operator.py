@@ -2,7 +2,7 @@
 
 1. Start from MODEL. Rename the operator everywhere, and change its loop. Call build(source()) after
    each change: if the compiler fails, the message names the line. Your operator must accept an
-   input that MODEL rejects: which one? And what does MODEL assume about memory?
+   input that MODEL rejects. Which one? And what does MODEL assume about memory?
 2. MODEL assumes that the elements are next to each other in memory. Write const Tensor x =
    torch::stable::contiguous(given). MODEL also rejects float32. Turn the loop into a template,
    template <typename T> void run(const T* x, T t, T* y, int64_t n), and let x.scalar_type()
@@ -66,9 +66,10 @@ def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
-    """Check the result for float32, with the first two elements of a longer tensor.
+    """Check the result for float32.
 
-    An operator that incorrectly reads doubles then reads only memory of the longer tensor.
+    The input is the first two elements of a longer tensor. An operator that incorrectly reads
+    doubles then reads no memory outside that tensor.
     """
     x = torch.zeros(64, dtype=torch.float32)
     x[0], x[1] = -2.0, 3.0

@@ -23,11 +23,11 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ship(model: nn.Module, example: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
+    """Declare only the arguments. The trial checks the answer without a reference."""
 
 
 OTHERS = (5, 1, 12)  # batch sizes that differ from the example's
-MANY = 100_000  # a batch larger than any bound that somebody would choose
+MANY = 100_000  # a batch larger than any bound that a learner would choose
 
 
 def droppable() -> nn.Module:

@@ -70,7 +70,7 @@ def truncated(weight: Tensor) -> Tensor:
 
 
 def signed(weight: Tensor) -> Tensor:
-    """Quantize the weight, but scale by the largest element of a row, not by the magnitude."""
+    """Quantize the weight, but scale by the largest element of a row, not its largest magnitude."""
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
     return scales * (weight / scales).round().clamp(-128, 127)
 
@@ -123,7 +123,7 @@ def _largest(weight: Tensor) -> Tensor:
 def scaled(
     scales: Callable[[Tensor], Tensor], *, low: int = -128, eps: bool = True
 ) -> Callable[[Tensor], Tensor]:
-    """Return a quantization with other scales, another smallest integer, or without eps."""
+    """Return a quantization with other scales, another smallest integer, or no eps."""
 
     def quantized(weight: Tensor) -> Tensor:
         s = scales(weight)
@@ -155,7 +155,7 @@ class EightBitLinear(nn.Module):
         self.routine = routine
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product of ``x`` with the rounded weight."""
+        """Return the product of ``x`` and the rounded weight."""
         return x @ self.routine(self.weight).T
 
 

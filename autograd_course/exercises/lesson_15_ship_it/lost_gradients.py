@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
+    """Declare only the arguments. The trial checks the answer without a reference."""
 
 
 class Rounding(torch.autograd.Function):
@@ -55,7 +55,7 @@ class Turning(Rounding):
 
 
 def detached(x: Tensor) -> Tensor:
-    """Compute the same as ``Rounding``, except for the last digits, without a Function."""
+    """Round like ``Rounding``, but without a Function. The last digits can differ."""
     q = (10 * x).round() / 10
     return (7 * x + 7 * (q - x).detach()) / 7
 
@@ -78,7 +78,7 @@ SPARE = "0.spare"
 
 UNUSED = "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
 
-# A description, the net in eager mode, the net to export, the names of lost gradients, advice.
+# Description, net in eager mode, net to export, names of the lost gradients, and advice.
 CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
     (
         "a rounding Function in eager mode and its surrogate in plain autograd after export",
@@ -183,7 +183,7 @@ def _filled(model: nn.Module) -> Verdict | None:
 
 
 def _changed(lost: Callable[..., Any]) -> Verdict | None:
-    """Check that the answer keeps the ``.grad`` that a model has before an optimizer step."""
+    """Check that the answer does not change the ``.grad`` that parameters already have."""
     net = net_of(Rounding.apply)
     shipped = exported(copy.deepcopy(net), batch(EXAMPLE))
     for parameter in net.parameters():

@@ -40,7 +40,7 @@ SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
 
 
 def _explained(came: float, strength: float) -> str:
-    """If the factor shows which part of the result gets a gradient, return a sentence about it."""
+    """Return an explanation of a wrong gradient factor, or an empty string."""
     if came == 0:
         return (
             " No part of the result carries a gradient, or the parts that carry one cancel. A part "

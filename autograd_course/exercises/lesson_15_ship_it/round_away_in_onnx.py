@@ -25,7 +25,7 @@ from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_p
 
 
 def translate(x: Any, step: float) -> None:
-    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
+    """Declare only the arguments. The trial checks the answer without a reference."""
 
 
 OPSET = 18

@@ -27,7 +27,7 @@ LEVELS = 4
 
 
 def deliver(images: Tensor, labels: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer, so it needs no reference."""
+    """Declare only the arguments. The trial checks the answer without a reference."""
 
 
 LAST_DIGITS = 1e-4  # the size of the rounding error by which x + (q - x) differs from q
