@@ -1,1 +1,1 @@
-"""Search for a change to the author's code that makes every gradient correct."""
+"""Search for a change to the author's code that corrects every gradient."""

@@ -32,7 +32,7 @@ class Definition:
 
     @property
     def saving(self) -> Method | None:
-        """The method that receives ``ctx`` before ``backward`` receives it."""
+        """The method that saves values for ``backward``: ``setup_context`` or ``forward``."""
         return self["setup_context"] or self["forward"]
 
     @property
@@ -146,7 +146,7 @@ def _position(definition: Definition, finding: Finding) -> int | None:
 
 
 def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that adds ``@staticmethod`` to each method without it."""
+    """Yield the fix that adds ``@staticmethod`` to each method that lacks it."""
     fix = []
     for method in definition.methods.values():
         held = method.tree.decorator_list
@@ -178,8 +178,8 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
     """Yield the fix that recomputes values in ``backward``.
 
     ``forward`` or ``setup_context`` passes these values to ``backward`` without a graph. The fix
-    copies the statements that compute them into ``backward``, directly after the line that unpacks
-    the saved tensors.
+    copies the statements that compute these values. It inserts the copies into ``backward``,
+    directly after the line that unpacks the saved tensors.
     """
     saving, backward = definition.saving, definition["backward"]
     listed = finding.evidence.get("lost")
@@ -417,7 +417,7 @@ def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def unpack_saved(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that save the tensors of a tuple, such as ``inputs``, instead of the tuple."""
+    """Yield fixes that save the tensors in a tuple, such as ``inputs``, not the tuple itself."""
     saving, position = definition.saving, finding.evidence["argument"]
     if saving is None or finding.evidence["type"] not in ("tuple", "list"):
         return
@@ -445,7 +445,7 @@ def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that uses ``save_for_backward`` instead of an attribute of ctx."""
+    """Yield the fix that uses ``save_for_backward`` instead of a ``ctx`` attribute."""
     saving = definition.saving
     if saving is not None:
         listed = finding.evidence.get("attributes") or ()
@@ -457,7 +457,7 @@ def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that uses ``save_for_backward`` instead of an attribute of the class."""
+    """Yield the fix that uses ``save_for_backward`` instead of a class attribute."""
     saving = definition.saving
     if saving is None:
         return
@@ -591,7 +591,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
 
 @dataclass(frozen=True)
 class Saved:
-    """A value of ``forward`` that ``backward`` could use if it were saved too.
+    """A value from ``forward`` that ``backward`` could use if it were saved too.
 
     ``position`` is the position of an input, or ``None`` for the output. ``name`` is its name in
     ``backward``, and ``fix`` saves and unpacks it. If ``shape`` is true, ``fix`` stores only the
@@ -650,7 +650,7 @@ def shapes_kept(definition: Definition) -> Iterator[Saved]:
 def _values_of_forward(
     definition: Definition, saving: Method
 ) -> Iterator[tuple[int | None, str, str]]:
-    """Yield the inputs and the output of ``forward``, as in :class:`Saved`, with their source."""
+    """Yield the position, name and source of each input and of the output of ``forward``."""
     names = [arg.arg for arg in saving.tree.args.args[1:]]
     separate = definition["setup_context"] is not None
     unpacked = _locals(saving)[len(names) :] if separate else names
@@ -751,8 +751,8 @@ def _is_in_place(call: str) -> bool:
 def make_contiguous(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield fixes that make a method work for any memory layout of its arguments.
 
-    They keep the result of ``contiguous``, replace ``view`` with ``reshape``, or copy an argument
-    into contiguous memory first.
+    They assign the result of ``contiguous`` to the argument, replace ``view`` with ``reshape``, or
+    make an argument contiguous at the start of the method.
     """
     names = ("backward",) if finding.rule == "grad-output-layout" else ("forward", "backward")
     methods = [it for it in map(definition.__getitem__, names) if it is not None]
@@ -770,7 +770,7 @@ def make_contiguous(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def _contiguous_arguments(method: Method | None) -> Iterator[tuple[Method, Edit]]:
-    """Yield edits that copy one argument of a method into contiguous memory first."""
+    """Yield edits that each make one argument contiguous at the start of a method."""
     if method is None:
         return
     for arg in method.tree.args.args:
@@ -907,7 +907,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def _own_positions(method: Method) -> dict[int, str]:
-    """For each node in a line that computes a gradient, return the position of its input."""
+    """Return the input position for each node in a line that computes a gradient."""
     returned = {node.id: str(k) for _, k, node in _returned(method) if isinstance(node, ast.Name)}
     return {
         id(node): returned[name]
@@ -920,7 +920,7 @@ def _own_positions(method: Method) -> dict[int, str]:
 
 
 def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix in which each block checks the flag of the input whose gradient it computes."""
+    """Yield the fix that makes each block check the flag for the gradient that it computes."""
     method = definition["backward"]
     if method is None:
         return
@@ -948,7 +948,8 @@ def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 def ask_other_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield fixes for a statement that unpacks some of the flags, such as the first three.
 
-    In ``need_x, _, need_w = ctx.needs_input_grad``, each name gets the flag of a different input.
+    The new statement assigns other flags to the same names, as in
+    ``need_x, _, need_w = ctx.needs_input_grad``.
     """
     method, count = definition["backward"], len(definition.parameters)
     if method is None or count > MOST_ARGUMENTS:
@@ -971,7 +972,7 @@ def ask_other_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
                         yield ((method, _edit(place, _statement(new))),)
 
 
-MOST_ARGUMENTS = 6  # so that there are at most 20 ways to choose the flags
+MOST_ARGUMENTS = 6  # with 6 arguments, there are at most 20 ways to choose the flags
 
 
 def _is_flag(node: ast.AST, method: Method) -> bool:

@@ -1,9 +1,9 @@
 """Small changes to the source of a method that undo common mistakes.
 
 An edit replaces one node of the syntax tree. The table ``KINDS`` lists all kinds of edits. Likely
-kinds have a low cost: if several edits make the gradient correct, the search reports the edit with
-the lowest cost. An edit uses only PyTorch operations and names from the method's own scope. It
-keeps, removes or exchanges calls, but it never adds a call with a side effect.
+kinds have a low cost: if several edits correct the gradient, the search reports the edit with the
+lowest cost. An edit uses only PyTorch operations and names from the method's own scope. It keeps,
+removes or replaces calls, but it never adds a call with a side effect.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Scope:
     names: Sequence[str]  # tensors and numbers: arguments, locals, attributes of ctx
     tensors: Sequence[str]  # names that may be tensors
     numbers: Sequence[str] = ()  # numbers that appear in the other methods
-    transpose: str = "mT"  # the author's way to write a transpose
+    transpose: str = "mT"  # how the author writes a transpose
     text: str = ""  # the source of this method and the other methods
     calls: Sequence[ast.Call] = ()  # calls in the other methods
     assigned: Sequence[tuple[str, ast.expr]] = ()  # names and values in the other methods
@@ -117,8 +117,8 @@ class Scope:
     def mentions(self, words: str) -> bool:
         """Return whether the source code of the class matches a regular expression.
 
-        If no method mentions a concept such as conjugation, the author's mistake is probably not
-        about that concept.
+        If no method mentions a concept such as conjugation, the author's mistake probably has
+        nothing to do with that concept.
         """
         return re.search(words, self.text) is not None
 
@@ -151,7 +151,7 @@ TAKE_A_DIM = ("flip", "cumsum", "sum", "mean", "amax", "unsqueeze", "softmax", "
 
 
 def _used_as_dims(method: ast.FunctionDef) -> Iterator[str]:
-    """Yield the names that a method passes as the argument ``dim``."""
+    """Yield the names that a method passes as the ``dim`` argument."""
     for node in ast.walk(method):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             named = [it.value for it in node.keywords if it.arg == "dim"]
@@ -233,8 +233,8 @@ def scope_of(
 def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
     """Return the names and expressions that hold True or False.
 
-    These are arguments with such a default, conditions, and operands of ``and`` or ``or``. Names
-    that are assigned one of these, or part of ``needs_input_grad``, also count.
+    These are arguments whose default is True or False, conditions, and operands of ``and`` or
+    ``or``. Names that hold one of these values, or a part of ``needs_input_grad``, also count.
     """
     found: set[str] = set()
     assignments = []
@@ -328,7 +328,7 @@ def _operands(node: ast.AST) -> Iterator[str]:
 
 
 def _added(edit: Edit, names: Collection[str]) -> set[str]:
-    """Return which of some names an edit adds to the code."""
+    """Return the names in ``names`` that an edit adds to the code."""
     used = {it.id for node in edit.made_of for it in ast.walk(node) if isinstance(it, ast.Name)}
     before = {it.id for it in ast.walk(edit.old) if isinstance(it, ast.Name)}
     return (used - before).intersection(names)
@@ -666,7 +666,7 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def first_steps(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``: the index -1 is the last element."""
+    """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``: index -1 is the last element."""
     loops = _loop_targets(scope)
     for place, node in scope.places:
         if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
@@ -753,9 +753,9 @@ def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _folded(call: str, given: Sequence[ast.expr], dim: int) -> Iterator[tuple[str, int]]:
-    """Yield new arguments of a view, each with the new dim of the sum that follows the view.
+    """Yield new arguments for a view, each with the new dim for the sum that follows the view.
 
-    The dim of the sum and a neighboring dim change places.
+    The edit swaps the dim of the sum with a neighboring dim.
     """
     if call == "unflatten":
         match given:
@@ -906,7 +906,7 @@ def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the numbers in the method. A number includes its sign."""
+    """Yield the numbers in the method, including their signs."""
     signed: set[int] = set()
     for place, node in scope.places:
         if _is_number(node) and id(node) not in signed:
@@ -916,7 +916,7 @@ def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Something superfluous.
+# Superfluous code.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -1055,7 +1055,7 @@ def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             case ast.BinOp(ast.BinOp(a, one, b), other, c):
                 yield place, ast.BinOp(a, one, ast.BinOp(b, other, c))
                 match b:
-                    # the last of three operands moves into the bracket
+                    # the last of three operands moves into the parentheses
                     case ast.BinOp(b1, inner, b2):
                         yield (
                             place,
@@ -1111,7 +1111,7 @@ GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
 
 
 def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add an option such as ``create_graph=True`` to a call of ``grad`` or ``backward``."""
+    """Add an option such as ``create_graph=True`` to a call to ``grad`` or ``backward``."""
     for place, node in scope.places:
         if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
             given = {it.arg: it for it in node.keywords}
@@ -1240,9 +1240,10 @@ def _swapped(nodes: Sequence[ast.expr], i: int, j: int) -> list[ast.expr]:
 
 
 def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Copy from ``forward``: ``F.gelu(x)`` becomes ``F.gelu(x, approximate="tanh")``.
+    """Copy arguments from a call to the same function in another method.
 
-    Also copy the value of a name: ``n = length`` becomes ``n = 2 * length``.
+    For example, ``F.gelu(x)`` becomes ``F.gelu(x, approximate="tanh")``. Also copy the value that
+    another method assigns to a name. For example, ``n = length`` becomes ``n = 2 * length``.
     """
     for place, node in scope.places:
         match node:
@@ -1265,7 +1266,7 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
-    """Return an expression of another method in terms of the names of this scope."""
+    """Rewrite an expression from another method with the names of this scope."""
     found: ast.expr = _InScope(scope).visit(parse(ast.unparse(node)))
     return found
 
@@ -1311,7 +1312,7 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Something missing.
+# Missing code.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -1544,8 +1545,8 @@ def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Multiply a value by a condition from the method, or by the opposite condition.
 
-    The method passes the condition to ``torch.where``, or selects elements with it. In a recurrence
-    over padded rows, for example, the terms of a step after the end of a row do not count.
+    The method passes the condition to ``torch.where``, or selects elements with it. For example,
+    in a recurrence over padded rows, a step after the end of a row must not contribute.
     """
     calls = [node for _, node in scope.places if isinstance(node, ast.Call)]
     known = dict.fromkeys(
@@ -1596,7 +1597,7 @@ def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add values of ``None`` to the returned gradients, or remove the last values."""
+    """Add ``None`` before or after the returned gradients, or remove the last values."""
     for place, node in scope.places:
         if isinstance(place[0], ast.Return) and isinstance(node, ast.expr):
             values = node.elts if isinstance(node, ast.Tuple) else [node]
@@ -1613,7 +1614,7 @@ def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
 
 
-MOST_MISSING = 4  # values of ``None`` to add
+MOST_MISSING = 4  # the number of ``None`` values to add
 
 
 def _may_be_a_tuple(node: ast.expr) -> bool:
@@ -1737,10 +1738,10 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a dim or merge two dims, so that two shapes match.
+    """Add one or two dims of size 1, so that two shapes match.
 
-    Skip code that can run repeatedly, such as loops and helper functions. A tensor could get
-    another dim each time, until no memory is left.
+    Skip code that can run repeatedly, such as loops and helper functions. Otherwise, a tensor could
+    gain a dim on every run until the memory is full.
     """
     if scope.method.name != "backward":
         return
@@ -1784,7 +1785,7 @@ def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add or subtract a sum along a dim: the effect of each element on the other elements."""
+    """Replace ``x.sum(0)`` with ``x.sum(0) - x.sum(1)`` or ``x.sum(0) + x.sum(1)``."""
     for place, node in _values(scope):
         match node:
             case ast.Call(ast.Attribute(value, "sum" | "mean" as call), args, keywords):
@@ -1796,7 +1797,7 @@ def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``a`` with ``(a + a.mT)``, for a matrix that occurs twice in the formula."""
+    """Replace ``a`` with ``a + a.mT`` or ``a - a.mT``, for a matrix that the formula uses twice."""
     for place, node in [*_values(scope), *_inner(scope)]:
         matrices = scope.mentions(MULTIPLY_MATRICES)
         if matrices and isinstance(node, ast.Name) and node.id in scope.tensors:
@@ -1845,7 +1846,7 @@ def signed_integers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x.square_()`` with ``x.square()``, which leaves a saved tensor as it is."""
+    """Replace ``x.square_()`` with ``x.square()``, which does not change a saved tensor."""
     pattern = r"\.([a-z][a-z0-9_]*[a-z0-9])_\("
     return _rewritten(scope, (ast.Assign, ast.Return), pattern, r".\1(")
 
@@ -1853,7 +1854,7 @@ def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def _rewritten(
     scope: Scope, kinds: tuple[type[ast.stmt], ...], pattern: str, new: str
 ) -> Iterator[tuple[Place, ast.AST]]:
-    """Yield the statements of some kinds that match a regular expression, with their new text."""
+    """Replace the text that matches a regular expression, in statements of some kinds."""
     for place, node in scope.places:
         if isinstance(node, kinds):
             text = ast.unparse(node)
@@ -1878,7 +1879,7 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _joined_lists(scope: Scope) -> Iterator[str]:
-    """Yield the tensors that the method can make from its lists, such as one tensor per chunk."""
+    """Yield ``torch.cat(parts)`` for each list in the method, such as a list of chunks."""
     for _, node in scope.places:
         match node:
             case ast.Assign([target], ast.List([]) | ast.ListComp() | ast.Tuple() as value):
@@ -2148,9 +2149,9 @@ def sooner(rule: str, what: Edit | Kind) -> float:
 
 
 def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:
-    """Return a test of whether an edit can change the values returned at some positions.
+    """Return a predicate for edits that can change the values returned at some positions.
 
-    The test rejects edits to assignments that affect only other returned values.
+    The predicate rejects edits to assignments that affect only other returned values.
     """
     returns = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
     tuples = [it for it in returns if isinstance(it, ast.Tuple)]

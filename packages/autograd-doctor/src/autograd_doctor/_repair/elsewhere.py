@@ -1,9 +1,9 @@
 """Search for a repair for a Function that runs in another process, such as a sandbox.
 
 This process reads the source and makes the edits. The other process runs the edited code and
-returns gradients and outputs. This process compares them with the expected values. The other
-process might return false results: in the worst case, they hide a repair, or they suggest a repair
-that does not work.
+returns gradients and outputs. This process compares them with the expected values. If the
+other process returns false results, the worst consequences are a missed repair or a suggested
+repair that does not work.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from autograd_doctor.repair import Repair
 AT_ONCE = 40  # edits per question
 
 Sources = Mapping[str, str]
-"""The source of each method (its ``def`` statement). The keys are the methods' names."""
+"""The source (the ``def`` statement) of each method, keyed by method name."""
 
 Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
-"""The results of ``backward``, for each edit and each cotangent in a question.
+"""A function that returns the results of ``backward`` for each edit and each cotangent.
 
-If the question has no cotangents, these are the results of ``forward``. ``None`` stands for an
-error.
+If the question has no cotangents, it returns the results of ``forward``. ``None`` means that the
+code raised an error.
 """
 
 
@@ -53,13 +53,13 @@ class Elsewhere:
     """A :class:`~.runner.Runner` that runs edits in another process.
 
     Attributes:
-        cells: The source of the module, as notebook cells. Python knows them as ``<cell 1>`` and so
-            on.
+        cells: The source of the module, as notebook cells. Their file names are ``<cell 1>``,
+            ``<cell 2>`` and so on.
         name: The name of the class.
         seen: The evidence, with the expected gradients.
         ask: Sends a question to the other process.
-        verified: Takes the edited methods. Returns a repair that names the inputs on which the
-            edited class is correct.
+        verified: Takes the edited methods and returns a repair that names the inputs on which the
+            edited class is correct, or ``None``.
         computes: The inputs of one call to ``forward``, and a function that checks the returned
             values.
     """
@@ -90,7 +90,7 @@ class Elsewhere:
         return self._questions[0].wanted if self._questions else ()
 
     def now(self) -> float:
-        """Return the wall-clock time in seconds, because this process only waits."""
+        """Return the wall-clock time in seconds, because this process mainly waits."""
         return time.monotonic()
 
     def gradients(
@@ -118,7 +118,7 @@ class Elsewhere:
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Do the same as :meth:`gradients` for edits that use one more saved value."""
+        """Yield the same as :meth:`gradients`, for edits that use one more saved value."""
         for fix, right in self.gradients(((*fix, *saved.fix) for fix in fixes), wrong):
             yield fix[: -len(saved.fix)], right
 
@@ -165,7 +165,7 @@ def _sources(fix: Fix) -> Sources:
 def answers_to(
     subject: Subject, edits: Sequence[Sources], question: Question, seed: int
 ) -> list[list[Returned] | None]:
-    """Return the result of :data:`Ask` for each edit."""
+    """Compute the results of :data:`Ask` in the other process."""
     graph: Graph | None = None
     answers: list[list[Returned] | None] = []
     for sources in edits:

@@ -2,10 +2,10 @@
 
 The search tries other edits one by one, but it needs only two passes to find the formulas for all
 expressions. First, ``backward`` runs once with a zero added to the value of each expression.
-Autograd computes how the gradients depend on these zeros. This gives the values that would make the
-gradients correct. Then the search compares the results of thousands of formulas with these values,
-and tries only the formulas that fit. A formula is a product or quotient of values that the method
-can access, a matrix product, a sum, a mask, or an expression from ``forward``.
+Autograd computes how the gradients depend on these zeros. From this, the search derives the values
+that would correct the gradients. Then it compares the results of thousands of formulas with these
+values, and tries only the formulas that fit. A formula is a product or quotient of values that the
+method can access, a matrix product, a sum, a mask, or an expression from ``forward``.
 
 A few random projections represent all elements of the gradients. The search assumes that the
 gradients depend linearly on the expression, which is usually true. Otherwise, the search misses a
@@ -43,8 +43,8 @@ from autograd_doctor._repair.edits import (
 from autograd_doctor.evidence import Expected
 
 COST = 1.55  # cost of the simplest formula
-PROJECTIONS = 32  # if there are more projections than elements, only the correct value fits them
-COMPARED = 5  # projections with which each formula is compared
+PROJECTIONS = 32  # with more projections than elements, only the correct value fits all of them
+COMPARED = 5  # projections used to compare a formula with the missing value
 MOST_NAMES = 12
 MOST_TERMS = 120
 MOST_ELEMENTS = 400  # elements of an expression; with more elements, the comparisons take too long
@@ -53,7 +53,7 @@ MOST_TRIED = 24  # formulas that the search runs, for each set of gradients
 MOST_OF_ONE = 3  # formulas for one expression
 LEAST = 0.5  # minimum extra cost of a formula, unless it only multiplies the expression by a factor
 MORE = 0.5  # maximum extra cost compared with the best formula so far
-LONGEST = 60  # characters in a formula of forward
+LONGEST = 60  # characters in a formula from forward
 HOLE = "__hole__"
 
 Frame = Mapping[str, Any]
@@ -98,7 +98,7 @@ class Holes:
         self._seen: dict[int, Spot | None] = {}
 
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
-        """Return a value to which its zero has been added."""
+        """Return the value plus its zero, or the value itself if the place is not usable."""
         if not is_float(value) or number in self._seen or value.numel() > MOST_ELEMENTS:
             self._seen[number] = None  # not a float, too large, or computed several times
             return value
@@ -242,7 +242,7 @@ class Words:
         scope: The scope of backward.
         written: Expressions from ``forward`` that can be evaluated in the frame.
         globals: The global names of the module.
-        known: A cache for the values of expressions, which all places share.
+        known: A cache of the values of expressions. All places share it.
     """
 
     def __init__(
@@ -617,7 +617,7 @@ def formulas(
 
 
 def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
-    """Return whether, judging by the projections, another value can make the gradients correct."""
+    """Return whether, judging by the projections, another value could correct the gradients."""
     if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
         return True
     along = torch.stack([weight.double().reshape(-1) for weight in weights])
@@ -661,7 +661,7 @@ def _fitting(
     with_masks = Rows([*factors.terms, *masks.terms], torch.cat([factors.matrix, masks.matrix]))
     compare = _Comparison(along, slack, words.scalars)
 
-    # The expression itself, or its remainder after a projection, times or divided by a factor.
+    # Multiply or divide the expression, or its remainder after a projection, by a factor.
     own = ast.unparse(spot.node)
     for _, factor, scalar, over in compare.products(Rows([one], itself), with_masks, to_replace):
         if factor.text or scalar:
@@ -692,7 +692,7 @@ def _fitting(
                 yield cost + 0.45, _sum(spot.node, node)
             else:  # a formula of the same length may be the intended one
                 yield cost + (0.05 if len(ast.unparse(node)) <= len(own) else 0.55), node
-    # Another value wherever a condition holds.
+    # Use another value wherever a condition holds.
     for mask, row in zip(masks.terms, masks.matrix, strict=True):
         keep, rest = row.to(wide), 1 - row.to(wide)
         for here, inside in ((keep, True), (rest, False)):
@@ -774,7 +774,7 @@ class _Comparison:
         """Yield products that equal a target.
 
         Each result holds a base, a factor, a constant, and whether to divide by the factor. The
-        constant 1 is ``None``. The constant -1 has the string ``-1`` as its numerator.
+        constant 1 is ``None``. The numerator of the constant -1 is the string ``-1``.
         """
         if not bases.terms or not factors.terms:
             return

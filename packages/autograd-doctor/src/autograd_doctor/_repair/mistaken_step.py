@@ -2,7 +2,7 @@
 
 ``forward`` runs once with autograd, which records its steps and can differentiate them. Then the
 search makes a typical mistake in the derivative of one step at a time. For example, the derivative
-is 0, as if an operand were a constant, or 1, as if the step were not there. If the result equals
+is 0, as if an operand were a constant, or 1, as if the step did not exist. If the result equals
 the author's wrong gradient, the mistake is in this step. The search does not need the code of
 ``backward``.
 
@@ -38,7 +38,7 @@ SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
 MOST_MISTAKES = 400
 MOST_LINES = 2  # if more lines explain the gradient, the mistake could be in any of them
 FEWEST = 4  # elements of a gradient that is compared up to a factor
-CLOSE = 1e-7  # relative difference of two equal gradients
+CLOSE = 1e-7  # maximum relative difference between two equal gradients
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class Mistake:
     grads: Callable[[Grads, Tensor], Grads]
 
     def hook(self, grad_inputs: Grads, grad_outputs: Grads) -> Grads | None:
-        """Return the gradients with the mistake, as a hook on a node of autograd's graph."""
+        """Return the gradients with the mistake. Autograd calls this hook on a graph node."""
         (sent, *_) = grad_outputs
         return None if sent is None else self.grads(grad_inputs, sent)
 
 
 def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
-    """Return typical mistakes in all steps, from the outputs to the inputs.
+    """Return typical mistakes for all steps, from the outputs to the inputs.
 
     A step in a loop runs several times and has the same mistake each time.
     """
@@ -85,7 +85,7 @@ def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
 
 
 def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
-    """Return mistakes in which the author ignored two clamps, such as those of x and of y."""
+    """Return mistakes in which the author ignored two clamps, such as one of x and one of y."""
     gates = [key for key in found if key.what.startswith(AS_IF_NOTHING)]
     pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
     return {
@@ -103,7 +103,7 @@ def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequen
 
 AS_IF_NOTHING = "passes on the whole gradient, as if nothing happened in "
 MOST_GATES = 6
-# Operations that pass a gradient on or block it.
+# Operations that either pass a gradient through or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
 OF_VARIANCE = ("var", "std", "varmean", "stdmean")
 FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # with a minus in the derivative
@@ -138,11 +138,11 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
 
 
 Grad = Callable[[Tensor, Tensor], Tensor]
-"""A wrong gradient of an operand, from its right gradient and from the gradient of the result."""
+"""Computes a wrong gradient from an operand's right gradient and the gradient of the result."""
 
 
 def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Grad]]:
-    """Yield mistakes that are typical of an operation, and how to make them for operand ``k``."""
+    """Yield typical mistakes of an operation, with functions that make them for operand ``k``."""
     other = code.operand(1 - k) if isinstance(code.tree, ast.BinOp) else ""
     if name == "mul" and other and other != code.operand(k):
         yield f"leaves out the factor `{shortened(other)}` of", _plain
@@ -211,7 +211,7 @@ def _signed(dim: int) -> int:
 
 
 def _at_the_result(code: Code, grad: Tensor, sent: Tensor) -> Tensor:
-    """Return the gradient if the derivative is evaluated at the result of the step."""
+    """Return the gradient with the derivative evaluated at the step's result, not its argument."""
     with torch.enable_grad():
         argument = code.argument.detach()
         result = code.call(argument).detach().requires_grad_()
@@ -248,7 +248,7 @@ def _plain(grad: Tensor, sent: Tensor) -> Tensor:
 
 
 def _unchanged(grad: Tensor, sent: Tensor) -> Tensor:
-    """Return the gradient of the result. The step must not change the shape."""
+    """Return the gradient of the result, or the right gradient if their shapes differ."""
     return sent if sent.shape == grad.shape else grad
 
 
@@ -272,7 +272,7 @@ def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
 Explanations = dict[Key, tuple[int, ...]]
 """For each mistake, the gradients that it explains."""
 
-# These mistakes have the same effect anywhere between two forks. The first describes it best.
+# These mistakes have the same effect at every step between two forks. The first describes it best.
 ON_A_PATH = ("treats ", "has the wrong sign for `")
 OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that a sign is wrong
 
@@ -293,8 +293,8 @@ def find_mistaken_step(
         finding: A finding about wrong values.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        others: Arguments of other calls, which a mistake must explain as well. A call that raises
-            does not count.
+        others: Arguments of other calls. A mistake must explain the gradients of these calls as
+            well. A call that raises does not count.
     """
     known = [it for it in seen if RANDOM in it.values.expected and it.values.vjps[RANDOM].grads]
     named = finding.evidence.get("inputs") or [finding.evidence.get("input", "")]
@@ -425,7 +425,7 @@ def _sentence(inputs: Sequence[str], mistake: Key) -> str:
 
 
 def _fits(rule: str, mistake: Key) -> bool:
-    """Return whether a mistake says more than the rule, and does not repeat it in other words."""
+    """Return whether a mistake says more than the rule, instead of only rephrasing it."""
     what = mistake.what
     if rule == "constant-factor":
         return what.startswith(("leaves out", "forgets"))
@@ -481,7 +481,7 @@ def _proportional(made: Tensor | None, grad: Tensor | None, expected: Expected) 
 
 
 def _factor(one: Tensor, other: Tensor) -> Tensor:
-    """Return the factor with which one tensor fits the other best."""
+    """Return the factor that best fits one tensor to the other."""
     return (one * other).sum() / one.square().sum().clamp_min(torch.finfo(one.dtype).tiny)
 
 

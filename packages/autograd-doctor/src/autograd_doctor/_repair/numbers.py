@@ -1,10 +1,10 @@
-"""Compute the number that an expression in backward should have, and find a formula for it.
+"""Compute the number that an expression in backward should equal, and find a formula for it.
 
 This module handles expressions whose value is a single Python number, such as ``1 - ctx.eps``, or
 the count in ``grad / target.numel()``. ``backward`` runs three times: with the number, with twice
 the number, and with three times the number. If the gradients depend linearly on the number or on
-its inverse, these runs determine the number that would make the gradients correct. This number is
-then compared with sums, products and quotients of the numbers that ``backward`` can access.
+its inverse, these runs determine the number that would correct the gradients. The search then
+compares this number with sums, products and quotients of the numbers that ``backward`` can access.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class NumberHoles:
 
     @property
     def found(self) -> Sequence[tuple[int, Number]]:
-        """The numbers that were computed exactly once, each with the number of its place."""
+        """The numbers that were computed exactly once, each with the index of its place."""
         known = [(key, it) for key, it in sorted(self._seen.items()) if it is not None]
         return known[:MOST_PLACES]
 
 
 @dataclass(frozen=True)
 class Needed:
-    """The number that makes the gradients correct, and its uncertainty."""
+    """The number that corrects the gradients, and its uncertainty."""
 
     value: float
     slack: float
@@ -91,7 +91,7 @@ def needed(
     run: Callable[[float], Sequence[Tensor] | None],
     expected: Sequence[Expected],
 ) -> Iterator[Needed]:
-    """Yield the number that would make some gradients correct, if there is one.
+    """Yield the number that would correct some gradients, if there is one.
 
     Args:
         before: The number that backward uses.

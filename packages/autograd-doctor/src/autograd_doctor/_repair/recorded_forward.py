@@ -36,8 +36,8 @@ Hook = Callable[[Grads, Grads], Grads | None]
 class Code:
     """The expression in the author's source that executed a step.
 
-    ``call`` repeats the step with another tensor in place of ``argument``, its first operand.
-    ``operands`` follow the order of the step's arguments, so those of ``2 * x`` start with ``x``.
+    ``call`` repeats the step with another tensor in place of ``argument``, the first operand.
+    ``operands`` follow the order of the step's arguments. For ``2 * x``, they start with ``x``.
     """
 
     file: str
@@ -103,7 +103,7 @@ class Result:
     """A tensor that ``forward`` computed, and the expression that computed it.
 
     ``value`` is a copy, because ``forward`` may change the tensor later. ``version`` shows whether
-    it did. ``item`` is the position of the tensor if the expression returned several of them.
+    it did. ``item`` is the position of the tensor if the expression returned several tensors.
     """
 
     code: Code
@@ -228,7 +228,7 @@ class RecordedForward:
 
     @property
     def results(self) -> Sequence[Result]:
-        """The last result of each of the author's expressions, in the order of their first run."""
+        """The last result of each of the author's expressions, ordered by when they first ran."""
         return [*self._recorder.last.values()]
 
     @cached_property
@@ -241,7 +241,7 @@ class RecordedForward:
         return gradients(self._run, self._sent, retain_graph=True)
 
     def gradients_of(self, tensors: Sequence[Tensor]) -> Grads:
-        """Return the gradients of results. The tensors must require grad."""
+        """Return the gradients with respect to some results, which must require grad."""
         return gradients(replace(self._run, leaves=[*tensors]), self._sent, retain_graph=True)
 
     def gradients_with(self, hooks: Iterable[tuple[Any, Hook]]) -> Grads | None:
@@ -278,5 +278,5 @@ Record = Callable[[Evidence], RecordedForward]
 
 
 def shortened(text: str) -> str:
-    """Shorten an expression for a sentence."""
+    """Shorten an expression to fit into a sentence."""
     return textwrap.shorten(text, LONGEST, placeholder=" …")

@@ -65,7 +65,7 @@ class Runner(Protocol):
 
     @property
     def methods(self) -> Mapping[str, Method]:
-        """The author's methods. The keys are their names."""
+        """The author's methods, keyed by name."""
 
     @property
     def wanted(self) -> Sequence[int]:
@@ -79,7 +79,7 @@ class Runner(Protocol):
         """
 
     def now(self) -> float:
-        """Return the time in seconds, counted from an arbitrary start."""
+        """Return the time in seconds since an arbitrary starting point."""
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
@@ -88,7 +88,7 @@ class Runner(Protocol):
 
         If the code raises, no gradient counts as correct.
 
-        An empty fix stands for the unchanged Function. ``wrong`` lists the gradients that are wrong
+        An empty fix leaves the Function unchanged. ``wrong`` lists the gradients that are wrong
         without a fix, as indices among the wanted gradients. If a fix corrects none of these
         gradients, the runner stops early, and no gradient counts as correct.
         """
@@ -96,7 +96,7 @@ class Runner(Protocol):
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Do the same as :meth:`gradients` for edits of ``backward`` that use one more value."""
+        """Yield the same as :meth:`gradients`, for edits of ``backward`` with one more value."""
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """For each fix, yield whether forward returns the same values as the reference."""
@@ -104,12 +104,12 @@ class Runner(Protocol):
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas for expressions in ``backward`` that make a group of gradients correct.
+        """Yield formulas for expressions in ``backward`` that correct a group of gradients.
 
         Args:
             scope: The scope of backward.
             groups: Groups of gradients, given by their indices among the wanted gradients.
-            concerns: Whether an edit can change one of these gradients.
+            concerns: Returns whether an edit can change one of these gradients.
         """
 
     def verify(self, fix: Fix) -> Repair | None:
@@ -138,8 +138,8 @@ class Question:
 
         If ``backward`` raises, no gradient is correct.
 
-        If every gradient in ``wrong`` is still wrong, the remaining gradients are not compared, and
-        they also count as wrong.
+        If every gradient in ``wrong`` is still wrong, do not compare the remaining gradients. They
+        also count as wrong.
         """
         right = [True] * len(self.wanted)
         tensors = [isinstance(value, Tensor) for value in self.inputs]
@@ -195,7 +195,7 @@ def is_right(grad: Any, expected: Expected) -> bool:
 
 
 def question_of(evidence: Evidence) -> Question | None:
-    """Return the expected gradients in a :class:`Question`, or ``None`` if none are known."""
+    """Return the expected gradients as a :class:`Question`, or ``None`` if none are known."""
     compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
     if not compared:
         return None
@@ -227,7 +227,7 @@ def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
 
 
 class Graph:
-    """The graph of one forward pass, through which ``backward`` can run repeatedly.
+    """The graph of one forward pass, on which ``backward`` can run repeatedly.
 
     If an edited ``backward`` writes to saved tensors, ``forward`` runs again to create a new graph.
     """
@@ -395,7 +395,7 @@ class InProcess:
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Do the same as :meth:`gradients` for edits of ``backward`` that use one more value."""
+        """Yield the same as :meth:`gradients`, for edits of ``backward`` with one more value."""
         for fix in fixes if self._asked else ():
             if made := compiled(fix, self.methods):
                 (backward,) = made.values()
@@ -446,7 +446,7 @@ class InProcess:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas that make a group of gradients correct."""
+        """Yield formulas that correct a group of gradients."""
         loops = scope.loops  # a formula is outside all loops
         scope = replace(scope, names=[name for name in scope.names if name not in loops])
         words = self._words(scope)
@@ -608,7 +608,7 @@ class ByOutcome:
 
 
 def _given(backward: Any, saved: Saved | None, question: Question, graph: Graph) -> Any:
-    """Return ``backward`` with one more value of ``forward``, as a global name or on ``ctx``."""
+    """Give ``backward`` one more value from ``forward``, as a global name or on ``ctx``."""
     if saved is None:
         return backward
     value = graph.output if saved.position is None else question.inputs[saved.position]

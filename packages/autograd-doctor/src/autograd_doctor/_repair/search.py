@@ -1,8 +1,8 @@
-"""Search for an edit to the author's code that makes every gradient correct.
+"""Search for an edit to the author's code that corrects every gradient.
 
 To try an edit, the search calls the edited ``backward`` on the graph node of an existing forward
 pass. Then it compares the result with the expected gradients in the evidence. If an edit works on
-the example and on other inputs, it is verified on inputs that the search has not used.
+the example and on other inputs, the search verifies it on inputs that it has not used before.
 
 The search itself only reads the source and never runs it. A :class:`~.runner.Runner` runs the
 edits, in this process or in a sandbox.
@@ -47,22 +47,22 @@ from autograd_doctor.repair import Change, Repair
 SECONDS = 0.5  # seconds to try new edits; after that, the search only verifies its results
 MORE_SECONDS = 0.2  # more seconds for formulas, and for pairs that fix all gradients together
 MOST_VERIFIED = 12  # candidates
-MOST_PARTIAL = 2  # candidates that make only some gradients correct
+MOST_PARTIAL = 2  # candidates that correct only some gradients
 PARTIAL = 12  # edits that correct the same gradients and are combined with other edits
 FIRST_OF_TWO = 2  # edits that correct some gradients and are each combined with a second edit
-FORMULAS_FITTING = 8  # formulas that make the same gradients correct; the simplest come first
+FORMULAS_FITTING = 8  # formulas that correct the same gradients; the simplest come first
 MOST_ALIKE = 6  # pairs of places, for each edit that is made twice
 FORMULAS = 1.35  # the search tries formulas before edits that cost more than this
 # Kinds of edits that formulas contain.
 AS_FORMULAS = ("a factor", "a composed factor", "a wide factor", "a projection")
-LIKELY = 1.2  # an edit that costs at most this is combined with every other one
+LIKELY = 1.2  # edits that cost at most this are combined in pairs
 LONGEST = 60  # characters of code in a summary
 KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Edits that made the gradients correct on the inputs of the search."""
+    """Edits that corrected the gradients on the inputs of the search."""
 
     fix: Fix
     file: str
@@ -85,7 +85,7 @@ class Candidate:
 
     @property
     def edits(self) -> Sequence[Edit]:
-        """The edits, each with the method that it changes."""
+        """The edits, without the methods that they change."""
         return [edit for _, edit in self.fix]
 
     @property
@@ -175,7 +175,7 @@ def _first_verified(
     """Return the first repair that removes all errors.
 
     If there is none, return the first repair that removes one of several errors. Unless ``patient``
-    is set, stop at a repair that makes the values right and leaves only an error of another kind.
+    is set, stop at a repair that corrects the values and leaves only an error of another kind.
     """
     partial = None
     try:
@@ -207,7 +207,7 @@ def _right_values(
     deadline: float,
     known: Collection[Signature],
 ) -> Iterator[Candidate]:
-    """Yield edits and pairs of edits that make every gradient correct, most likely first.
+    """Yield edits and pairs of edits that correct every gradient, most likely first.
 
     If none is found in time, yield edits that correct only some of the wrong gradients.
     """
@@ -252,7 +252,7 @@ def _right_values(
             break
         if backward and not compared and cost >= FORMULAS:
             compared = True
-            # Only a few edits fix some gradients but not all, so their pairs come first.
+            # Few edits fix some gradients but not all, so the search tries their pairs first.
             pairs = _complementary(some, paired)
             together = _found_together(runner, backward, pairs, wrong, latest)
             yield from sorted(together, key=lambda it: it.rank)
@@ -314,7 +314,7 @@ def _with_more_saved(
     yield from _with_values(runner, backward, wrong, concerns, deadline, places, more)
 
 
-# Rules whose cause may be the shape of an input that backward has to know.
+# Rules that may report an error because backward does not know the shape of an input.
 OF_SHAPES = ("gradient-shape", "backward-raises")
 
 
@@ -354,7 +354,7 @@ def _with_values(
     places: Sequence[Place],
     more: Iterable[tuple[Saved, Sequence[str]]],
 ) -> Iterator[Candidate]:
-    """Yield edits that put values into places of ``backward``, and save what these values need."""
+    """Yield edits that insert values into ``backward`` and save what these values need."""
     for saved, texts in more:
         edits = (
             Edit("something else saved", 1.3, it, parse(text)) for it in places for text in texts
@@ -380,7 +380,7 @@ def _with_formulas(
     """Yield formulas, and the candidates that the search tries directly after the formulas.
 
     These are factors in comprehensions, pairs of edits with a formula, and the same edit at several
-    places, in this order. Append formulas that make only some of the gradients correct to ``some``.
+    places, in this order. Append formulas that correct only some of the gradients to ``some``.
     """
     found, partly = _formulas(runner, backward, wrong, concerns)
     by_cost = sorted(found, key=_cost)
@@ -428,7 +428,7 @@ def _cost(fix: Fix) -> float:
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
-"""An edit that makes only some of the gradients correct, with a flag for each gradient."""
+"""An edit that corrects only some of the gradients, with a flag for each gradient."""
 
 
 def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> Iterator[Fix]:
@@ -453,7 +453,7 @@ def signature(method: Method, edit: Edit) -> Signature:
 def _attempts(
     methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
 ) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, most likely first. Each edit is created only when needed.
+    """Yield every edit of the methods, most likely first. Create each edit only when needed.
 
     ``only`` restricts the search to some kinds of edits.
     """
@@ -511,7 +511,7 @@ Together = tuple[Edit, ...]
 
 
 Paired = set[frozenset[int]]
-"""The pairs of edits that have been tried, given by the ids of the edits."""
+"""The pairs of edits that the search has tried, given by the ids of the edits."""
 
 
 def _complementary(some: Sequence[Partial], paired: Paired) -> Iterator[Together]:
@@ -592,7 +592,7 @@ def _found_together(
     wrong: Sequence[int],
     deadline: float = math.inf,
 ) -> Iterator[Candidate]:
-    """Yield the first pairs that make every gradient correct, until time runs out."""
+    """Yield the first pairs that correct every gradient, until time runs out."""
     cost = math.inf
     fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
     for fix, right in runner.gradients(fixes, wrong):

@@ -175,7 +175,7 @@ def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
 
 
 def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[Function] | None:
-    """Return a subclass whose methods are compiled from other source, or ``None`` if that fails."""
+    """Return a subclass whose methods are compiled from new source, or ``None`` if that fails."""
     made: dict[Method, FunctionType] = {}
     for name, text in sources.items():
         method = method_of(function, name)
@@ -224,7 +224,7 @@ def with_methods(
 ) -> type[Function]:
     """Return a subclass with some methods replaced. The original class does not change.
 
-    The methods' decorators are taken from their syntax trees.
+    Take the methods' decorators from their syntax trees.
     """
     make: Any = type(function)
     body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
@@ -279,7 +279,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
-    """Return the place of an edit in the source and the new code, or ``None`` if unknown."""
+    """Return the span that an edit replaces and the new code, or ``None`` if unknown."""
     with edit.made():
         wanted = ast.dump(method.tree)
     for span, text in _texts(method, edit):

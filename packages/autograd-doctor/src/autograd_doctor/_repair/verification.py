@@ -51,8 +51,8 @@ from autograd_doctor.repair import Repair
 
 EXAMPLE = "your example"
 OTHER_VALUES = "other values"
-SECONDS = 0.8  # CPU time, for the search and for verification together
-SECONDS_OF_A_CLUE = 0.1  # CPU time, for a mistaken step and again for a wrong value
+SECONDS = 0.8  # CPU time for search and verification together
+SECONDS_OF_A_CLUE = 0.1  # CPU time to find a mistaken step, and again to find a wrong value
 SMALL = 1e-3  # a smaller number can be the tolerance of a solver
 LENGTH_1 = "length 1"
 LENGTHS = 4  # dims whose lengths are changed, one at a time
@@ -83,7 +83,7 @@ def with_search(
 
 
 Calls = Mapping[str, Sequence[Any]]
-"""The arguments of several calls. The keys describe the calls."""
+"""The arguments of several calls, keyed by a description of each call."""
 
 
 def find_repair(
@@ -128,7 +128,7 @@ def find_repair(
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
     backward = method_of(function, "backward")
     if backward and ast.unparse(backward.tree).count(".saved_tensors") > 1:
-        known.add("saved-twice")  # with wrong gradients, the diagnosis does not examine this
+        known.add("saved-twice")  # the diagnosis skips this rule if gradients are wrong
     held = _whole_numbers(case, seed)
     verified = partial(_verified, case, findings, seed, finding, others, told, known, held)
     with suppress(TimeUp), time_limit(SECONDS):
@@ -159,7 +159,7 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
         record = _recorder(case, seen[0], seed)
     if record is None:
         return None
-    # Most searches find nothing that other calls could refute, so the calls are made on demand.
+    # Most searches find nothing that other calls could refute, so make these calls on demand.
     others = chain(_without_zeros(case), (args for _, args in _other_inputs(case, seed)))
     of_steps, of_values = tee(others)
     for find in (
@@ -173,7 +173,7 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
 
 
 def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with every zero replaced. Points on an axis, for example, have zeros."""
+    """Yield the arguments with every zero replaced. A point on an axis, for example, has zeros."""
     zeros = [is_float(value) and bool((value == 0).any()) for value in case.args]
     if any(zeros):
         pairs = zip(case.args, zeros, strict=True)
@@ -184,9 +184,10 @@ def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
 def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:
     """Return a function that records code in the author's file, once for each set of inputs.
 
-    The candidates are ``forward``, unless a surrogate gradient is declared, and then the declared
-    surrogate or reference if it is in the same file. Choose the first candidate that autograd
-    differentiates as expected, or else the first candidate. Return ``None`` if there is none.
+    The first candidate is ``forward``, unless the user declares a surrogate gradient. The next
+    candidate is the declared surrogate or reference, if it is in the same file. Choose the first
+    candidate whose gradients autograd computes as expected. If there is no such candidate,
+    choose the first one. Return ``None`` if there are no candidates.
     """
     function = case.subject.function
     assert function is not None
@@ -292,9 +293,9 @@ def _is_no_better(
     errors: Collection[str],
     known: Collection[str],
 ) -> bool:
-    """Return whether the original Function has the same errors here, but not on the example.
+    """Return whether the original Function also has these errors here, but not on the example.
 
-    If the finding is about wrong values, only exceptions, wrong shapes and NaN count.
+    If the finding is about wrong values, count only exceptions, wrong shapes and non-finite values.
     """
     before = {found.rule for found in _findings_on(case, args, seed)} - {finding.rule}
     if _is_about_values(finding.rule):
@@ -365,7 +366,7 @@ def _there(case: Case, args: Sequence[Any]) -> Case:
 
 
 SILENT = {"silent-double-backward", "silent-reverse-over-forward"}
-# Errors that appear only for other inputs or other uses. Edits of values cannot cause them.
+# Rule families about other inputs or other uses. Edits of values cannot cause these errors.
 OTHER_USES = ("layout", "order", "transforms")
 
 
@@ -417,7 +418,7 @@ def _sentence(errors: Sequence[Finding]) -> str:
 
 
 def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
-    """Return the inputs that findings about wrong values name.
+    """Return the inputs that are named in findings about wrong values.
 
     Return an empty set if an error is not about wrong values or names no input.
     """
@@ -542,7 +543,7 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     return other.to(value)
 
 
-FEW = 4  # rows; a random order of few rows is often the same order
+FEW = 4  # rows; shuffling fewer rows often leaves their order unchanged
 
 
 def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
@@ -552,9 +553,9 @@ def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
 def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments with one length changed in all tensors that have it.
 
-    Usually, the length is reduced by 1. If the Function does not accept this, the length is
-    increased by 1, because a length of another tensor may be half of it. If the Function does not
-    accept this either, the length is doubled, because another length may have to divide it.
+    Usually, reduce the length by 1. If the Function does not accept this, increase the length by 1,
+    because the length of another tensor may be half of it. If the Function does not accept this
+    either, double the length, because another length may have to divide it.
     """
     for length in islice(_lengths(case), LENGTHS):
         for change in (with_other_length, _with_one_more, _with_twice_the_length):
@@ -565,7 +566,7 @@ def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _lengths(case: Case) -> dict[int, None]:
-    """Return the lengths of all dims, without those of length 1."""
+    """Return the lengths of all dims, except length 1."""
     tensors = [value for value in case.args if isinstance(value, Tensor)]
     return dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
 
@@ -613,7 +614,7 @@ def _with_twice_the_length(value: Any, length: int) -> Any:
 
 
 def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield inputs on which an edit fails if it is right by coincidence.
+    """Yield inputs that reveal an edit that is right only by coincidence.
 
     In all other inputs, every value may be positive or close to 0, and two lengths may be equal.
     The report calls these inputs "other values".

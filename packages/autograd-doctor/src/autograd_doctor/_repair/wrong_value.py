@@ -3,7 +3,7 @@
 ``forward`` runs once with autograd, which gives the value and the gradient of each result in
 ``forward``. Then ``backward`` runs with one of these in place of one of its own expressions. If a
 wrong gradient becomes right, this expression is wrong, and the code after it is right. This
-explains mistakes that no small edit repairs, such as two mistakes in one line, or a value that
+reveals mistakes that no small edit repairs, such as two mistakes in one line, or a value that
 ``backward`` recomputes in a different way.
 
 The same value must help on the example and on other inputs.
@@ -35,22 +35,23 @@ from autograd_doctor.finding import Clue
 from autograd_doctor.formatting import listed
 
 SAMPLES = 2  # sets of inputs on which a value must help
-SECONDS = 0.08  # CPU time for the first of them; the others only confirm what was found
+SECONDS = 0.08  # CPU time for the first of them; the others only confirm the result
 
 Slots = tuple[int, ...]
 """Some of the gradients, given by their indices among the wanted gradients."""
 
 Numbers = tuple[int, ...]
-"""The numbers of an expression of ``backward``. A variable has one for each place that uses it."""
+"""The numbers of an expression in ``backward``. A variable has one for each place that uses it."""
 
 Substitute = tuple[Numbers, int, bool]
-"""The numbers of an expression of ``backward``, the number of a result of ``forward``, and whether
-the gradient of this result replaces the expression, and not its value.
+"""The numbers of an expression in ``backward``, the number of a result of ``forward``, and a flag.
+
+If the flag is true, the gradient of the result replaces the expression. Otherwise, its value does.
 """
 
 
 class _Values:
-    """A recorder of the values of expressions in ``backward``, which can also replace a value."""
+    """A recorder for the values of expressions in ``backward``. It can also replace a value."""
 
     def __init__(self, nodes: Sequence[ast.expr]) -> None:
         self._nodes = nodes
@@ -86,15 +87,15 @@ def find_wrong_value(
     seed: int,
     others: Iterable[Sequence[Any]] = (),
 ) -> Clue | None:
-    """Return the expressions of ``backward`` that make gradients wrong, or ``None`` if unknown.
+    """Return the expressions in ``backward`` that make gradients wrong, or ``None`` if unknown.
 
     Args:
         record: Records ``forward``, or a reference or surrogate in its place.
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        others: Arguments of other calls, in which the value must help as well, because the example
-            may be special, such as points on an axis. A call that raises does not count.
+        others: Arguments of other calls. The value must help in these calls as well, because the
+            example may be special, such as points on an axis. A call that raises does not count.
     """
     runner = InProcess(subject, (), seed, lambda _: None)
     method = runner.methods.get("backward")
@@ -171,7 +172,7 @@ def _helping(
     recorded: RecordedForward,
     only: Collection[Substitute] | None,
 ) -> dict[Substitute, Slots]:
-    """Return the substitutes that make wrong gradients right, and no right gradient wrong.
+    """Return the substitutes that correct wrong gradients and keep all right gradients right.
 
     ``only`` restricts the search to some substitutes.
     """

@@ -1,8 +1,8 @@
-"""Describe the five debugging steps from evidence that was already collected.
+"""Describe the five debugging steps, using evidence that has already been collected.
 
-This module runs no user code. If slopes along random directions confirmed the gradient, no Jacobian
-was computed, and the steps show these slopes instead of single elements. The last step compares the
-numerical and the analytical Jacobian, using gradcheck's default tolerances.
+This module runs no user code. If slopes along random directions confirmed the gradient, the
+doctor computed no Jacobian. In this case, the steps show the slopes instead of single elements. The
+last step compares the numerical and the analytical Jacobian with gradcheck's default tolerances.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def steps_of(evidence: Evidence) -> Steps:
 
 
 def as_html(steps: Steps) -> str:
-    """Return the steps as an HTML block with the same style as the report."""
+    """Return the steps as an HTML block in the report's style."""
     rows: list[tuple[str, str]] = []
     for step in steps:
         title = card.Heading(f"{step.number} {step.title}")

@@ -39,7 +39,7 @@ def as_rich(diagnosis: Diagnosis, width: int) -> Text:
 
 
 def as_html(diagnosis: Diagnosis) -> str:
-    """Return the report as HTML. It uses JupyterLab's theme and contains no scripts."""
+    """Return the report as HTML that uses JupyterLab's theme and contains no scripts."""
     figure = heatmap.as_html(diagnosis.jacobians) if diagnosis.jacobians else ""
     return card.as_html(
         _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), figure=figure
@@ -110,7 +110,7 @@ def _names(rules: list[str]) -> str:
 def _told(diagnosis: Diagnosis) -> list[Finding]:
     """Return the findings that get their own paragraph in the report.
 
-    Notes are included only at level ``"full"``.
+    Include notes only at level ``"full"``.
     """
     full = diagnosis.level == "full"
     return [f for f in diagnosis.findings if full or f.severity != "info"]

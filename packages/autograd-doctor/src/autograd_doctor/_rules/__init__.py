@@ -1,7 +1,7 @@
 """The rules: pure functions that take evidence and return a finding or ``None``.
 
-``RULES`` lists all rules, those about the most basic causes first. To add a rule, write it in the
-module of its family, add it to ``RULES``, and write its Markdown page next to the module.
+``RULES`` lists all rules. Rules about the most basic causes come first. To add a rule, write it in
+its family's module, add it to ``RULES``, and write its Markdown page next to the module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules about the side effects of ``backward`` and the gradients that it returns."""
+"""Rules about the errors and side effects of ``backward``, and about the gradients it returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from autograd_doctor.formatting import plural, quoted
 # Rules about errors and side effects of backward.
 # --------------------------------------------------------------------------------------------------
 
-# relative to the gradient: above a solver's error, below the effect of ignoring an output
+# relative to the gradient; more than a solver's error, less than the effect of an ignored output
 BARELY = 0.01
 
 
@@ -68,7 +68,7 @@ def backward_raises(evidence: Evidence) -> Match | None:
         return None
     if evidence.forward.changed and "modified by an inplace operation" in failure.text:
         return None
-    # If backward fails for the first cotangent, the other cotangents are not tried.
+    # If backward fails for the first cotangent, the doctor does not try the other cotangents.
     some = "for some values of `grad_output`, " if len(evidence.values.vjps) > 1 else ""
     return Match(
         f"{some}`backward` {what_was_raised(failure)}",
@@ -89,7 +89,7 @@ _NEEDS = (
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
-# Parts of error messages from Python and PyTorch, each with a hint that repairs the mistake.
+# Fragments of Python and PyTorch error messages, each with a hint on how to fix the mistake.
 WHAT_TO_DO = {
     "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
@@ -190,7 +190,7 @@ def none_grad_output(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about the number of gradients that backward returns, and their shapes.
+# Rules about the number and the shapes of the gradients that backward returns.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -245,9 +245,9 @@ def wrong_arity(evidence: Evidence) -> Match | None:
 
 
 def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
-    """Report a gradient for an argument that is not a tensor or that the call does not pass.
+    """Report a gradient for an argument that is not a tensor or that the caller did not pass.
 
-    Return ``""`` if there is no gradient of this kind.
+    Return ``""`` if there is no such gradient.
     """
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [
@@ -272,7 +272,7 @@ def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
 
 
 def _why_this_shape(got: Sequence[int], want: Sequence[int], source: str) -> str:
-    """Return a hint about a call that has a surprising result in a special case, or ``""``."""
+    """Return a hint about a call with a surprising result in a special case, or ``""``."""
     computed_dims = re.search(
         r"\.sum\((dim=)?(tuple|list|[a-z_]*(dims|axes))\b|\.sum\(\(\)", source
     )
@@ -379,7 +379,7 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
 # Rules about the dtype and the device of the gradients that backward returns.
 # --------------------------------------------------------------------------------------------------
 
-# Parts of PyTorch's error messages if an operation has no kernel for the dtype.
+# Fragments of PyTorch's error messages for operations that have no kernel for the dtype.
 UNSUPPORTED = (
     "not implemented for",
     "Low precision dtypes not supported",
@@ -467,7 +467,7 @@ def _complex_for_a_real(evidence: Evidence) -> Match | None:
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     grads = (
         evidence.contract.direct.grads if evidence.contract.direct else ()
-    )  # empty if backward was not called directly
+    )  # empty if the doctor did not call backward directly
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]

@@ -205,7 +205,7 @@ def forward_raises(evidence: Evidence) -> Match | None:
     )
 
 
-# Parts of error messages from PyTorch, each with a hint that repairs the mistake.
+# Fragments of PyTorch error messages, each with a hint on how to fix the mistake.
 _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
@@ -301,7 +301,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
-            # With other outputs, this is only a note, because statistics should be marked.
+            # If other outputs have gradients, report only a note: this one may be a statistic.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "
@@ -319,7 +319,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
 
 
 def _stepped(output: Tensor) -> bool:
-    """Return whether an output contains only whole numbers, and not only zeros."""
+    """Return whether all elements of an output are integers and at least one is not zero."""
     return bool(output.any()) and bool((output == output.round()).all())
 
 

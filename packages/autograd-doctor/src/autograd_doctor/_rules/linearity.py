@@ -40,7 +40,7 @@ def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
 def _seen(
     evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
 ) -> Match:
-    """Report the broken law of linearity, and show one element of the gradient as an example."""
+    """Report the violated law of linearity, and show one element of the gradient as an example."""
     once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
     off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
     index = unraveled(int(off.argmax()), off.shape)
@@ -118,7 +118,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
 def _lost_at_zero(evidence: Evidence) -> Match | None:
     """Report a gradient that is nan if ``grad_output`` is zero, but finite otherwise.
 
-    A masked loss, for example, gives zeros in ``grad_output``.
+    A masked loss, for example, produces zeros in ``grad_output``.
     """
     pairs = zip(_grads(evidence, RANDOM), _grads(evidence, ZERO), strict=False)
     for slot, (once, zero) in enumerate(pairs):
@@ -145,9 +145,9 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return a copy of ``got`` that takes all non-finite elements from ``wanted``.
+    """Return a copy of ``got`` with every non-finite element of ``wanted`` copied into it.
 
-    Non-finite elements cannot be compared by their difference, because ∞ - ∞ is nan.
+    Subtraction cannot compare non-finite elements, because ∞ - ∞ is nan.
     """
     if got is None or wanted is None:
         return got
@@ -155,7 +155,10 @@ def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
 
 
 def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
-    """Return whether two gradients agree up to rounding errors, also those of terms that cancel."""
+    """Return whether two gradients agree up to rounding errors.
+
+    The rounding errors can be large if terms cancel.
+    """
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
@@ -201,7 +204,7 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
         uniform = _grads(evidence, ONES)[wrong.slot]
         one, two = flat_one[wrong.slot], flat_two[wrong.slot]
         if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
-            continue  # any two single nonzero elements are multiples of each other
+            continue  # any two nonzero numbers are multiples of each other
         c, d = _multiple(one, uniform), _multiple(two, uniform)
         if c is None or d is None or _parallel_truth(wrong.truth, uniform):
             continue
@@ -221,7 +224,7 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _multiple(grad: Tensor, of: Tensor) -> float | None:
-    """Return the number c such that ``grad = c · of``, or ``None`` if no number fits."""
+    """Return the number c such that ``grad = c · of``, or ``None`` if there is no such number."""
     if grad.is_complex():
         return None
     c = float((grad * of).sum() / (of * of).sum())
@@ -229,7 +232,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
-    """Return whether each element agrees relative to its own size, not to the largest element."""
+    """Return whether all elements agree. Each tolerance is relative to the element itself."""
     return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 

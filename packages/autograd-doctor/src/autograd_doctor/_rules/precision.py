@@ -15,7 +15,7 @@ from autograd_doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules about large numbers, and about masks of -inf.
+# Rules about large numbers and about -inf masks.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -58,7 +58,7 @@ def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
     """Find tensors with elements that are nan although the reference is not nan.
 
-    Yield the position of each tensor and a mask of these elements. An element of a gradient counts
+    Yield the position of each tensor and a mask of these elements. A gradient element counts
     only if the reference gradient is finite there, because an infinite gradient is useless.
     """
     outputs = len(call.double) - len(evidence.wanted)
@@ -75,7 +75,7 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
 def _describe_overflow(
     evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
 ) -> Match:
-    """Report the nonfinite element whose correct value is the largest."""
+    """Report the non-finite element with the largest correct value."""
     right = truth[k]
     assert right is not None
     largest = torch.where(lost, right.abs(), -1.0)
@@ -211,7 +211,7 @@ def _held(grad: Tensor, dtype: torch.dtype) -> bool:
 def _stairs(evidence: Evidence) -> Match | None:
     """Report a float64 result that stays constant or jumps when all inputs change slightly.
 
-    If a surrogate gradient is declared, outputs are not checked, because a step function is
+    If the user declares a surrogate gradient, do not check the outputs, because a step function is
     constant between its levels.
     """
     found = evidence.variants.float32_steps
@@ -276,7 +276,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
     """Report a result that loses too many digits in float32.
 
     Report nothing if the results for the example itself are inaccurate and there is no reference.
-    The cause may then be a solver that stops early in float32, or a less precise device.
+    In this case, the cause may be a solver that stops early in float32, or a less precise device.
     """
     calls = [call for call in evidence.variants.extremes if call.noise]
     if any(call.is_example and not call.right for call in calls):
@@ -290,7 +290,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
 
 def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
-    """Report the element whose error is the largest multiple of the noise."""
+    """Report the element with the largest ratio of error to noise."""
     error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
     assert noise is not None

@@ -16,7 +16,7 @@ from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
 
 # --------------------------------------------------------------------------------------------------
-# Describe a region that an argument selects: a mask, a class label, or an index.
+# Describe a region that an argument (a mask, a class label or an index) selects.
 # --------------------------------------------------------------------------------------------------
 
 Region = tuple[str, Tensor]  # a condition in words, and the elements for which it is true
@@ -28,7 +28,7 @@ def labeled(m: Mismatch) -> str | None:
 
 
 def _explains(m: Mismatch, holds: Tensor) -> bool:
-    """Return whether a region contains all incorrect elements and, except zeros, no correct one."""
+    """Return whether a region contains all incorrect elements and no correct nonzero elements."""
     right_inside = m.known & ~m.wrong & holds
     right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
     return (
@@ -48,10 +48,11 @@ def _regions(m: Mismatch) -> Iterator[Region]:
 
 
 def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
-    """Yield the region for each value of a label that has one value per element or per row.
+    """Yield one region for each value of a label.
 
-    The label can be a mask or an integer tensor. Each value of a mask selects a region. An integer
-    selects a region only if it is negative (which often means "ignore") or occurs more than once.
+    The label is a mask or an integer tensor with one value per element or per row. Each value of a
+    mask selects a region. An integer selects a region only if it is negative (which often means
+    "ignore") or occurs more than once.
     """
     if label.dim() == 0 or label.shape != shape[: label.dim()]:
         return
@@ -97,7 +98,7 @@ def selected(m: Mismatch) -> str:
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
-    """Return which edge of a dim contains all incorrect elements, or ``None``."""
+    """Return the edge of a dim that contains all incorrect elements, or ``None``."""
     for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
         # a single incorrect element may be at the edge by chance
@@ -143,7 +144,7 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Name the argument that separates the norms of incorrect slices from those of correct slices.
+    """Name the argument that lies between the norms of incorrect slices and those of correct ones.
 
     If ``forward`` clamps a norm, as in ``max(norm, eps)``, the derivative changes where the norm
     equals ``eps``.
@@ -210,9 +211,9 @@ def region(m: Mismatch) -> str | None:
 
 
 def _is_a_slice(m: Mismatch) -> bool:
-    """Return whether the incorrect elements fill a slice although the input is not sorted.
+    """Return whether the incorrect elements fill a slice and the input is not sorted.
 
-    In this case, a bound on the input values may separate the elements only by chance.
+    In this case, a bound may separate incorrect from correct elements by chance.
     """
     flat = m.input.flatten()
     is_sorted = bool((flat.diff() >= 0).all()) or bool((flat.diff() <= 0).all())
@@ -295,7 +296,7 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield the condition that the input is outside an interval, if the condition fits.
+    """Yield the condition that the input is outside an interval, if this condition fits.
 
     The interval contains all correct elements, and incorrect elements lie on both sides of it. A
     backward that ignores a clamp produces this pattern.
@@ -331,7 +332,7 @@ def _beside(other: str, apart: str) -> str:
 
 
 def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names and values of the other inputs that have the same shape and are real."""
+    """Yield the name and the value of each other real input with the same shape."""
     for position, other in enumerate(m.evidence.inputs):
         comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
         if comparable and position != m.position:
@@ -339,7 +340,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the most likely bound from ``low`` to ``high``: 0, an argument or a short number."""
+    """Return the likeliest bound between ``low`` and ``high``: 0, an argument or a short number."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]

@@ -28,7 +28,7 @@ Family = Literal[
 class Match:
     """The result of a rule that found a mistake.
 
-    If ``severity`` or ``hint`` is given, it overrides the severity or the hint of the rule.
+    If ``severity`` or ``hint`` is given, it overrides the rule's severity or hint.
     """
 
     message: str
@@ -44,10 +44,10 @@ Decide = Callable[[Evidence], Match | None]
 class Rule:
     """A check for one kind of mistake.
 
-    ``after``, ``explains`` and ``by_design`` hold names of rules or of families of rules. If a rule
-    in ``after`` reports an error, this rule does not run. If this rule reports an error, the rules
-    in ``explains`` do not run. If the user declares that this rule's finding is intentional, the
-    rules in ``by_design`` do not run.
+    ``after``, ``explains`` and ``by_design`` hold names of rules or rule families. If a rule in
+    ``after`` reports an error, this rule does not run. If this rule reports an error, the rules in
+    ``explains`` do not run. If the user declares that this rule's finding is intentional, the rules
+    in ``by_design`` do not run.
     """
 
     name: str
@@ -77,8 +77,8 @@ class Rule:
 
 
 # If one of these rules reports an error, the doctor cannot judge the gradients, because they are
-# missing or belong to other values. The list omits mutates-input, after which the doctor can still
-# judge the gradients.
+# missing or belong to other values. The list omits mutates-input, because the doctor can judge
+# the gradients even after this error.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -114,7 +114,7 @@ def rule(
 
 
 # --------------------------------------------------------------------------------------------------
-# Format text, and look up facts, for several rules.
+# Helpers that format text and look up facts for several rules.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -268,7 +268,7 @@ def furthest(comparison: Comparison) -> Place | None:
 
 
 def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
-    """Return the absolute difference of two tensors. A missing gradient counts as zeros."""
+    """Return the absolute difference between two tensors. A missing gradient counts as zeros."""
     if actual is None and expected is None:
         return None
     actual, expected = (_or_zeros(actual, expected), _or_zeros(expected, actual))

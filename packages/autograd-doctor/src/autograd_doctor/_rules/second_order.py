@@ -113,7 +113,7 @@ def _marked(failure: Failure | None) -> bool:
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
     """Return the first incorrect second derivative.
 
-    A nan or infinity counts only if second derivatives are required, because users notice it.
+    Count a nan or infinity only if second derivatives are required, because users notice it anyway.
     """
     wrong = (found for found in second.derivatives if found.wrong)
     told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))

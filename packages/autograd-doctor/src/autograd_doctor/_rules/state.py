@@ -24,7 +24,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules about state that one call or backward pass changes and another one reads.
+# Rules about state that one call or backward pass changes and another reads.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -43,7 +43,7 @@ def shared_state(evidence: Evidence) -> Match | None:
 
 
 def _left_behind(evidence: Evidence) -> Match | None:
-    """Find an output that depends on an earlier call with other arguments."""
+    """Find an output that depends on an earlier call with different arguments."""
     found = disagreement(evidence, "earlier call")
     return found and replace(found, severity="warning", hint=CACHED)
 
@@ -111,7 +111,7 @@ def not_reentrant(evidence: Evidence) -> Match | None:
 
 
 def _how_altered(altered: Sequence[str]) -> tuple[str, Mapping[str, str]]:
-    """Return a hint about an attribute of ``ctx`` that ``backward`` changes, and evidence."""
+    """Return a hint and evidence about a ``ctx`` attribute that ``backward`` changes."""
     if not altered:
         return "", {}
     attribute, what, copy = altered

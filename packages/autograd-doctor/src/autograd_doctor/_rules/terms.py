@@ -25,7 +25,7 @@ from autograd_doctor.formatting import listed, number
 # --------------------------------------------------------------------------------------------------
 
 LARGEST_DENOMINATOR = 64
-# with larger numbers, some fraction is close to every number
+# with larger numerators, every number is close to some fraction
 LARGEST_NUMERATOR = 1000
 TELLING = 100.0  # times the tolerance; the ratios of smaller elements are too uncertain
 TELLING_OF_FEW_DIGITS = 10.0
@@ -40,7 +40,7 @@ def constant_factor(m: Mismatch) -> str | None:
         return None
     origin = _origin(m, abs(factor))
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
-        return None  # any two single numbers are multiples of each other
+        return None  # any two numbers are multiples of each other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true gradient"
     return f"the gradient of `{m.name}` is {times}{origin}{'' if origin else without_argument(m)}"
@@ -95,7 +95,8 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 def _origin(m: Mismatch, size: float) -> str:
     """Name a number in this call that equals the factor or its inverse.
 
-    The number must also explain the factor in other calls. Otherwise, the match is by chance.
+    The number must also explain the factor in other calls. Otherwise, the match may be a
+    coincidence.
     """
     output = m.evidence.forward.outputs[0].shape
     for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
@@ -132,7 +133,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
 def _numbers(
     known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
 ) -> Iterator[tuple[Key, float, str]]:
-    """Yield the origin, value and description of each number in a call that may be a factor."""
+    """Yield the origin, value and description of each number in a call that could be a factor."""
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
@@ -167,7 +168,7 @@ def _numbers(
 # an output or a saved tensor.
 # --------------------------------------------------------------------------------------------------
 
-MOST_FACTORS = 2  # in a and in b
+MOST_FACTORS = 2  # in each of a and b
 MOST_ELEMENTS = 4096
 FEWEST_ELEMENTS = 6  # with fewer elements, a term may match by chance
 CLOSE = 1e-6  # relative to the missing term
@@ -175,7 +176,7 @@ CLOSE = 1e-6  # relative to the missing term
 
 @dataclass(frozen=True)
 class Product:
-    """A product of available tensors: the names of the factors, and the values of the product."""
+    """A product of available tensors, with the names of its factors and its values."""
 
     factors: tuple[str, ...]
     values: Tensor
@@ -290,7 +291,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
     plausible, because a match by chance is unlikely.
     """
     if not product.factors and upstream.axis is None:
-        return abs(k - 1) < CLOSE  # as for the skip connection in x + f(x)
+        return abs(k - 1) < CLOSE  # as in the skip connection x + f(x)
     length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
     if 1 < length < product.values.numel():
         return True
@@ -381,7 +382,7 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield each constant, product and upstream part that multiply to the missing term.
+    """Yield combinations of a constant, a product and an upstream part that give the missing term.
 
     Simple combinations come first.
     """
@@ -458,7 +459,7 @@ def wrong_factor(m: Mismatch) -> str | None:
 
 
 def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield ``weight[target]`` and its inverse, for vectors that an integer argument can index."""
+    """Yield ``weight[target]`` and its inverse for each vector that an integer tensor can index."""
     e, shape = m.evidence, m.truth.shape
     labels = [i for i, v in enumerate(e.inputs) if isinstance(v, Tensor) and v.dtype == torch.int64]
     for i in labels:
@@ -486,7 +487,7 @@ FEWEST = 6  # if the whole tensor is one slice, fewer elements may match by chan
 
 
 def missing_dependency(m: Mismatch) -> str | None:
-    """Describe a path or term that the gradient omits, for example a factor treated as constant."""
+    """Describe a path or term that the gradient omits, such as a factor treated as a constant."""
     term = lacking_term(m)
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
@@ -518,8 +519,8 @@ def missing_dependency(m: Mismatch) -> str | None:
 def _is_glue(cut: str, *, of_reference: bool) -> bool:
     """Return whether a path consists only of operations that are not worth naming in the report.
 
-    Such operations are views and additions, for example. In a reference, they include all
-    arithmetic, because the author may have written it differently in ``forward``.
+    Examples are views and additions. For a reference, all arithmetic counts as well, because the
+    author may have written it differently in ``forward``.
     """
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     glue = (*GLUE, *ARITHMETIC) if of_reference else GLUE
@@ -585,9 +586,10 @@ def factors_by_slice(m: Mismatch) -> str:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims that ``forward`` may have reduced, with a description.
+    """Yield each group of dims that ``forward`` may have reduced, with a description.
 
-    These are all dims, all dims after the first or after the second, and each single dim.
+    The groups are all dims, all dims after the first, all dims after the second, and each single
+    dim.
     """
     every = tuple(range(residual.dim()))
     if len(every) > 1:

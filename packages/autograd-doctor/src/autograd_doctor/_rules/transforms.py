@@ -30,7 +30,7 @@ SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
-# Parts of functorch's error messages if the numbers of outputs and batch dims differ.
+# Fragments of functorch's error messages for different numbers of outputs and batch dims.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
     "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
@@ -183,7 +183,7 @@ def compile_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _of_sizes(failure: Failure) -> str:
-    """Return a hint if the size of a result depends on values."""
+    """Return a hint if the size of a result depends on tensor values."""
     if "unbacked symbol" not in failure.text.lower():
         return ""
     return (

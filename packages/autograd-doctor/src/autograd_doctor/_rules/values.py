@@ -112,7 +112,7 @@ def wrong_where_shared(m: Mismatch) -> bool:
 
 
 def all_used_again(m: Mismatch) -> bool:
-    """Return whether all elements affect several outputs, and enough are incorrect to judge."""
+    """Return whether all elements affect several outputs and at least ``FEWEST`` are incorrect."""
     reach = _reach(m)
     return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
 
@@ -181,7 +181,7 @@ def _one_grad_output(m: Mismatch) -> Tensor | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Test whether backward confuses the batch dim, or the dim that an argument selects.
+# Test whether backward confuses the batch dim, or the dim of an argument, with another dim.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -240,7 +240,7 @@ def _grown(evidence: Evidence) -> Match | None:
 # --------------------------------------------------------------------------------------------------
 # Hypotheses about an incorrect gradient. Each hypothesis predicts the result of one mistake.
 #
-# A hypothesis takes a mismatch. It returns a sentence if it fits, or ``None`` if it does not.
+# A hypothesis is a function of a mismatch. It returns a sentence if it fits, otherwise ``None``.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +302,7 @@ def extra_gradient(m: Mismatch) -> str | None:
             f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
             f"depend on `{m.name}`"
         )
-    # If the slopes of forward confirm the gradient, there is no Jacobian.
+    # If the slopes of forward confirmed the gradient, the doctor did not compute a Jacobian.
     if not e.values.jacobian or bool(e.values.jacobian[m.slot].matrix.any()):
         return (
             f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
@@ -389,7 +389,7 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
     return None
 
 
-# relative to the largest gradient; if two equal elements each get the whole gradient, it is 1
+# relative to the largest gradient; if two ties each get the whole gradient, the error is 1
 MORE_THAN_ROUNDING = 0.1
 SHARE = (
     "If equal elements share a maximum, divide the gradient by their number, or give it to only "
@@ -401,7 +401,7 @@ def wrong_at_ties(evidence: Evidence) -> Match | None:
     """Report equal elements whose gradients have an incorrect sum.
 
     The sum must equal the derivative along the direction in which these elements change together.
-    Every convention for ties satisfies this.
+    Every convention for ties satisfies this condition.
     """
     vjp, ties = evidence.values.vjps.get(RANDOM), evidence.values.ties
     if vjp is None or vjp.failure or ties is None or evidence.values.surrogate:
@@ -425,7 +425,7 @@ def wrong_at_ties(evidence: Evidence) -> Match | None:
 
 
 def _told_of_ties(evidence: Evidence, tied: Sequence[Tensor], actual: float, right: float) -> Match:
-    """Return a match for equal elements at flat positions of the wanted inputs."""
+    """Return a match for equal elements, given their flat positions in the wanted inputs."""
     named = [
         (evidence.name(position), evidence.inputs[position], places)
         for position, places in zip(evidence.wanted, tied, strict=True)
@@ -569,7 +569,10 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """Test whether the gradient is incorrect only at a dim's edge, which no argument selects."""
+    """Test whether the gradient is incorrect only at the edge of a dim.
+
+    The hypothesis does not fit if an argument selects this edge.
+    """
     if labeled(m):
         return None
     where = edge(m.wrong, m.known)
@@ -613,9 +616,9 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
 
 
 def _held_fixed(m: Mismatch) -> bool:
-    """Return whether each incorrect element is 0 and is selected by an argument.
+    """Return whether all incorrect elements are 0 and an argument selects them.
 
-    An example of such an argument is a padding index.
+    Such an argument can be a padding index.
     """
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
 
@@ -648,7 +651,7 @@ def _returned(m: Mismatch) -> bool:
 class Hypothesis:
     """A hypothesis about a mistake in ``backward``, and the rule that reports the mistake.
 
-    ``fits`` tests the hypothesis on one incorrect gradient. If no gradient fits, the rule calls
+    ``fits`` tests the hypothesis on one incorrect gradient. If it fits no gradient, the rule calls
     ``otherwise``.
     """
 
@@ -741,7 +744,7 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 def _error_by_selection(m: Mismatch) -> str:
     """Describe an error with one factor at selected elements and another factor elsewhere.
 
-    An index argument selects the elements. Each error is the factor times ``grad_output``. Ignore
+    An index argument selects the elements. The error is the factor times ``grad_output``. Ignore
     rows without a selected element.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
@@ -784,7 +787,7 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 
 
 def _factor_there(m: Mismatch) -> str:
-    """Describe the factor by which the incorrect elements are wrong, if it is always the same."""
+    """Describe the common factor of the incorrect elements, or return ``""`` if there is none."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
     if factor is None:
         return ""
@@ -964,7 +967,7 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return the matches of the value rules by name. They are cached for each evidence."""
+    """Return the matches of the value rules, keyed by rule name. Cache them for each evidence."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
@@ -990,7 +993,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other incorrect gradients of a quantizer, for example of a learned step size."""
+    """Yield the other incorrect gradients of a quantizer, such as that of a learned step size."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
@@ -1060,7 +1063,7 @@ def without_repeats(sentences: Iterable[str]) -> list[str]:
     """Remove repeated sentences from paragraphs about several inputs.
 
     If the paragraphs differ only in their first sentence, return all first sentences, followed by
-    the common rest.
+    the text that they share.
     """
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
@@ -1087,8 +1090,8 @@ def _turned(evidence: Evidence) -> Match | None:
     return None
 
 
-# The doctor does not report a mismatch that a broken contract, a nonlinear backward or an incorrect
-# forward explains.
+# The doctor does not report a mismatch if a broken contract, a nonlinear backward or an incorrect
+# forward explains it.
 _AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
