@@ -57,7 +57,7 @@ def _require_rules(names: Collection[str]) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed the random generators, because the user's modules may use them even during import."""
+    """Seed the random number generators, because user modules may draw from them during import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -1,5 +1,4 @@
-"""The scope of a diagnosis: what it examined beyond the usual checks, and what it could not
-examine.
+"""Describe what a diagnosis examined beyond the usual checks, and what it could not examine.
 
 A ✓ means that ``diagnose`` compared the gradients with the expected gradients. If the comparison
 was not possible, the report gives the reason.
@@ -42,7 +41,7 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
-# What each probe examines, in words. If a Function is slow, ``diagnose`` skips some probes.
+# A description of what each probe examines. If a Function is slow, ``diagnose`` skips some probes.
 _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
@@ -109,7 +108,7 @@ def _left_out_on_a_device(evidence: Evidence) -> tuple[str, ...]:
 
 
 def without_cpu(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence about the checks that run only on the CPU, if the Function needs a GPU."""
+    """If the Function needs a GPU, yield a sentence about the checks that run only on the CPU."""
     if names := _left_out_on_a_device(evidence):
         yield (
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
@@ -118,7 +117,7 @@ def without_cpu(evidence: Evidence) -> Iterator[str]:
 
 
 def without_half(args: Sequence[Any]) -> Iterator[str]:
-    """Yield a sentence about the values in float16 or bfloat16, if the example has such inputs."""
+    """Yield a sentence for each 16-bit floating-point dtype among the inputs of the example."""
     dtypes = {it.dtype for it in args if isinstance(it, Tensor)}.intersection(SHORT)
     for name in sorted(str(dtype).removeprefix("torch.") for dtype in dtypes):
         yield f"no values in {name}: the inputs are converted to float64 and float32"
@@ -144,8 +143,8 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each gradient that ``diagnose`` did not compare with expected values.
 
-    ``seen`` starts with the evidence from the caller's example. The evidence from other inputs
-    follows.
+    ``seen`` holds the evidence from the caller's example, followed by the evidence from other
+    inputs.
     """
     if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined. {reason}"

@@ -1,4 +1,4 @@
-"""Declare, next to a Function's definition, how the Function deviates from the rules on purpose.
+"""Declare, next to a Function's definition, how it intentionally deviates from the rules.
 
 This module does not import PyTorch.
 """
@@ -22,7 +22,7 @@ class Declaration:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The declaration in words: the names of the rules, and the word ``surrogate``."""
+        """The word ``surrogate`` if there is a surrogate, followed by the names of the rules."""
         rules = (self.intentional,) if isinstance(self.intentional, str) else self.intentional
         return (*("surrogate" for _ in [self.surrogate] if _), *map(str, rules))
 
@@ -30,7 +30,7 @@ class Declaration:
 def declare(
     *, surrogate: Callable[..., Any] | None = None, intentional: str | Collection[str] = ()
 ) -> Callable[[C], C]:
-    """Declare a Function's deliberate deviations, so that callers need not pass them to
+    """Declare a Function's deliberate deviations so that callers need not pass them to
     ``diagnose``.
 
     The decorator stores the declaration on the class and returns the class unchanged, so it has no
@@ -41,7 +41,7 @@ def declare(
     Args:
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as a straight-through estimator does.
-        intentional: Names of rules that the Function breaks by design.
+        intentional: The names of the rules that the Function breaks by design.
 
     Returns:
         A decorator that returns the class it is given.

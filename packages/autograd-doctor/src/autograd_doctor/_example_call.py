@@ -1,7 +1,7 @@
 """The arguments of the call that ``check`` examines.
 
-A string describes the arguments, user code creates them, or a sampler draws them. The string
-describes all arguments, as in ``f64[3,4] i64[5]<4 0.5``.
+The arguments come from a string, from user code or from a sampler. A string describes all
+arguments, as in ``f64[3,4] i64[5]<4 0.5``.
 
 Spaces separate the arguments. Each argument is a tensor or a literal.
 
@@ -69,7 +69,7 @@ class Draw:
         return self.dtype.is_floating_point or self.dtype.is_complex
 
     def __call__(self, rng: torch.Generator) -> Tensor:
-        """Draw in the widest dtype and then round, so that every dtype gets the same numbers."""
+        """Draw in the widest dtype and then round so that every dtype gets the same numbers."""
         if self.dtype is torch.bool:
             return torch.randint(2, self.shape, generator=rng).bool()
         if self.dtype.is_complex:
@@ -175,9 +175,9 @@ def _torchs_name(dtype: torch.dtype) -> str:
 
 
 def _bounds(text: str, dtype: torch.dtype, written: str) -> tuple[float | None, float | None]:
-    """Return the lower and upper end of a range.
+    """Return the lower and upper bounds of a range.
 
-    A missing end is ``None``. An integer range always has both ends.
+    A missing bound is ``None``. An integer range always has both bounds.
     """
     if not written:
         return None, None

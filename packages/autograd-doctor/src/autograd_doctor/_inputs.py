@@ -19,14 +19,14 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# Special values for elements of an example. The number n of a value means that the value replaces
-# one element in n.
+# Special values that replace elements of an example. A value with the number n replaces one in n
+# elements.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # inputs up to this size always fit
-# Bytes of memory for one element if the Function is wrong, as measured by
-# benchmarks/large_inputs.py. A correct Function needs half.
+# Bytes of memory per element for a wrong Function, as measured by benchmarks/large_inputs.py. A
+# correct Function needs half as much.
 BYTES_FOR_ONE = 2500
 
 
@@ -46,7 +46,7 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
 
 
 def require_dense(case: Sequence[Any]) -> None:
-    """Raise an error for tensors without values, and for unsupported layouts and dtypes."""
+    """Raise an error for tensors without values, or with an unsupported layout or dtype."""
     for value in case:
         if isinstance(value, Tensor) and (what := _unfit(value)):
             raise CannotDiagnoseError(f"an input is {what}.")
@@ -72,7 +72,7 @@ def _unfit(value: Tensor) -> str:
 
 
 def require_initialized(fn: Any) -> None:
-    """Raise an error for a lazy module, which creates its parameters in its first call."""
+    """Raise an error for a lazy module, which creates its parameters on its first call."""
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
@@ -84,8 +84,9 @@ def require_initialized(fn: Any) -> None:
 def require_eager(**given: Any) -> None:
     """Raise an error for code that ``torch.compile`` has wrapped.
 
-    A second call of such code may use a graph that was compiled for other inputs, and with inductor
-    a second backward pass may find its buffers donated. Neither is a mistake of the Function.
+    A second call to such code may use a graph that was compiled for other inputs. With inductor, a
+    second backward pass may find that its buffers have been donated. Neither is a mistake in the
+    Function.
     """
     for name, thing in given.items():
         parts = thing.modules() if isinstance(thing, nn.Module) else (thing,)
@@ -100,11 +101,11 @@ def require_eager(**given: Any) -> None:
 def _is_compiled(thing: Any) -> bool:
     """Return whether ``torch.compile`` has wrapped a module or a function.
 
-    ``torch.compiler.disable`` makes the same kinds of wrappers, which run eager code.
+    ``torch.compiler.disable`` creates the same kinds of wrappers, but they run eager code.
     """
     call = thing
     if isinstance(thing, nn.Module):
-        if thing._compiled_call_impl is not None:  # from the method Module.compile
+        if thing._compiled_call_impl is not None:  # set by Module.compile
             return True
         call = thing.forward if "_orig_mod" in thing._modules else None
     disabled = getattr(call, "_torchdynamo_disable", False)
@@ -112,7 +113,7 @@ def _is_compiled(thing: Any) -> bool:
 
 
 def require_room(case: Sequence[Any]) -> None:
-    """Raise an error if the tensors are so large that the evidence would not fit into memory."""
+    """Raise an error if the tensors are so large that the evidence would not fit in memory."""
     sizes: Counter[torch.device] = Counter()
     for value in case:
         if is_float(value):
@@ -200,7 +201,7 @@ def with_other_numbers(case: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(OTHER_NUMBERS[v] if hides_mistakes(v) else v for v in case)
 
 
-OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # they also fit a probability
+OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # also valid as probabilities
 
 
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:

@@ -79,7 +79,7 @@ def unwatch(watcher: Watcher) -> None:
 
 @contextmanager
 def only(watcher: Watcher) -> Iterator[None]:
-    """Notify this watcher alone inside the block, even if calls are hidden from the others."""
+    """Inside the block, notify only this watcher, even if calls are hidden from the others."""
     global _watchers, _pauses
     watch(watcher)
     watchers, pauses = _watchers, _pauses
@@ -92,7 +92,7 @@ def only(watcher: Watcher) -> Iterator[None]:
 
 
 def _forget_all() -> None:
-    """Stop watching in a forked process. It could not report the calls that it sees."""
+    """Stop watching in a forked process, which could not report the calls that it sees."""
     global _watchers, _changing
     _changing = threading.Lock()
     if _watchers:
@@ -162,7 +162,7 @@ def _replacement() -> CodeType:
 
 _NEW = _replacement()
 _original: Callable[..., Any] = Function.apply
-_attribute: Any = None  # the old entry of Function's namespace, if the attribute was replaced
+_attribute: Any = None  # the old entry in Function's namespace, if the attribute was replaced
 _replaced: FunctionType | None = None  # the function whose code was replaced
 _cancel: Callable[[], None] | None = None
 

@@ -14,7 +14,7 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 def judge(
     evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return the findings of all rules, except those that are intended or explained by another one.
+    """Return all findings, except intended ones and those that another finding explains.
 
     Errors come before warnings. Findings of the same severity follow the order of the rules, so
     that the cause comes first. A rule in ``skip_rules`` does not run, so it explains no other

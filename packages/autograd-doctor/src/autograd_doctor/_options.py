@@ -48,7 +48,7 @@ def _no_names(thing: Any) -> CannotDiagnoseError:
 
 
 def require_numbers() -> None:
-    """Raise an error in modes in which tensors hold no numbers or stand for other tensors."""
+    """Raise an error in modes in which tensors hold no numbers or represent other tensors."""
     modes = _get_current_dispatch_mode_stack()
     if torch._C._functorch.peek_interpreter_stack() is not None:
         inside = "a function that torch.func transforms (grad, vmap, jvp, …)"
@@ -64,7 +64,7 @@ def require_numbers() -> None:
 
 
 def require_callables(**given: Any) -> None:
-    """Raise an error if an argument that should be a callable is not one."""
+    """Raise an error if an argument that must be callable is not."""
     for name, thing in given.items():
         if thing is not None and not callable(thing):
             raise CannotDiagnoseError(f"{name}= must be a callable, not {_describe(thing)}.")

@@ -83,7 +83,7 @@ def _page(rule: Rule) -> str:
 
 
 def _contents() -> str:
-    """Return the tables of rules, with one table for each family."""
+    """Return the tables of rules, one for each family."""
     return "\n\n".join(_table(family) for family in dict.fromkeys(r.family for r in RULES.values()))
 
 

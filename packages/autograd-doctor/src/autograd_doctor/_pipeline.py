@@ -22,17 +22,18 @@ A diagnosis takes twelve steps:
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
     ways, and compare the two results.
-8.  The pipeline repeats steps 3 to 6 on other inputs (``examine_samples``). They come from the
-    ``sampler`` or are variations of the example: singular elements, other numbers, and other
+8.  The pipeline repeats steps 3 to 6 on other inputs (``examine_samples``). These inputs come from
+    the ``sampler`` or are variations of the example: singular elements, other numbers, and other
     tensors.
-9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
-    differences with an estimate of their error. It excludes elements at a kink.
+9.  ``_reference`` adds the expected gradients. They come from autograd on the reference or
+    surrogate, or from finite differences with an estimate of their error. ``_reference`` excludes
+    elements at a kink.
 10. The rules judge each ``Evidence`` (``_judge``). They run in order, starting with the most basic
     cause, and an error can explain away a later finding. If the subject is a callable, they also
     judge the Functions inside it (``Case._inside``).
 11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
     inputs shows it again.
-12. ``_coverage`` states what the diagnosis examined and what it did not. Then ``api`` makes the
+12. ``_coverage`` states what the diagnosis examined and what it did not. Then ``api`` creates the
     ``Diagnosis``.
 
 An error on float64 copies counts only if the call also fails in the dtypes of the caller's own
@@ -210,7 +211,7 @@ def _too_regular(value: Tensor) -> str:
 
 
 def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
-    """Map the name of each number that differs from the example to its old and new value.
+    """Map the name of each number that differs from the example to its old and new values.
 
     The result is empty if any tensor also differs.
     """
@@ -238,7 +239,7 @@ def _probe(
 
     Without extra probes, examine only the gradients and their values.
 
-    Without ``explained``, the evidence shows whether a gradient is wrong, but not why. ``own``
+    If ``explained`` is false, the evidence shows whether a gradient is wrong, but not why. ``own``
     holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
     """
     own = own or own_dtypes(case)
@@ -324,11 +325,11 @@ def _other_numbers(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on the example with other numbers, if the Function accepts them.
+    """If the Function accepts other numbers, return evidence from the example with other numbers.
 
-    If only ``backward`` depends on a number, the number is there by design. Examples are the
-    strength of a gradient reversal, or a small number that keeps a gradient finite. Such a number
-    does not change.
+    If only ``backward`` depends on a number, the number is a deliberate choice. Examples are the
+    strength of a gradient reversal, or a small number that keeps a gradient finite. The diagnosis
+    does not change such a number.
     """
     case = with_other_numbers(args)
     for position, (one, other) in enumerate(zip(args, case, strict=True)):
@@ -343,7 +344,7 @@ def _other_numbers(
 
 
 def _matters(subject: Subject, example: Evidence, position: int, number: float, seed: int) -> bool:
-    """Whether the outputs of ``forward`` change if an argument is another number."""
+    """Whether the outputs of ``forward`` change if one argument becomes another number."""
     args = [*example.inputs]
     args[position] = number
     run = attempt(lambda: Session(subject, args, (), seed).run(watched=False))
@@ -388,7 +389,7 @@ def _nan_output(evidence: Evidence) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Combine the findings on several inputs into one verdict, and confirm it with a second run.
+# Combine the findings from several inputs into one verdict, and confirm it with a second run.
 # --------------------------------------------------------------------------------------------------
 
 Findings = tuple[Finding, ...]
@@ -412,10 +413,10 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
     The first verdict is about the caller's example.
 
     Random inputs reveal more wrong values than an example does. But if the example shows the same
-    error, the report shows an element of the example, because the caller knows the example. Errors
-    other than wrong values are reported only for the example. If different inputs lead to different
-    names for the error, the report uses the most frequent name. The inputs of a second run
-    (``again``) also count.
+    error, the report shows an element of the example, because the caller knows the example. The
+    report includes other kinds of errors only for the example. If different inputs lead to
+    different names for the error, the report uses the most frequent name. The inputs of a second
+    run (``again``) also count.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -497,7 +498,7 @@ class Conclusion:
         return nothing_compared(self.evidence[0], intentional)
 
     def jacobians(self) -> Jacobians | None:
-        """Return the Jacobians that show the first finding, if it is about wrong values."""
+        """If the first finding is about wrong values, return the Jacobians that show it."""
         first = next(iter(self.findings), None)
         if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
             return None
@@ -508,14 +509,14 @@ class Conclusion:
 
 
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
-    """Return the final findings. Errors are included only if a second run confirms them.
+    """Return the final findings. Include errors only if a second run confirms them.
 
     The second run uses other random inputs. If it confirms no error, the examiner judges the
     evidence of the first run again, without the rules that reported the unconfirmed errors. Those
     errors might have hidden other findings.
 
     Args:
-        examiner: Collects evidence on one Function, and judges it.
+        examiner: The object that collects evidence about one Function and judges it.
         seed: The seed of the first run.
         second_seed: The seed of the run that confirms errors.
 
@@ -539,14 +540,14 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
 def _judge(
     examiner: Examiner, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
 ) -> list[Findings]:
-    """Return the findings on each ``Evidence``. With other numbers, only wrong gradients count."""
+    """Return the findings for each ``Evidence``. For other numbers, only wrong gradients count."""
     verdicts = examiner.judge(evidence, seed, skip_rules)
     pairs = zip(verdicts, evidence, strict=True)
     return [_about_numbers(found, changed_numbers(evidence[0], each)) for found, each in pairs]
 
 
 def _about_numbers(findings: Findings, numbers: Mapping[str, tuple[float, float]]) -> Findings:
-    """Return the wrong gradients, and state the numbers with which they are wrong.
+    """Return the findings about wrong gradients, and state the numbers for which they are wrong.
 
     A reference may be written for the example's numbers, so do not compare ``forward`` with it.
     """
@@ -597,7 +598,7 @@ def and_their_like(names: Collection[str]) -> set[str]:
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
-    """Return the findings without those errors that a second run does not confirm.
+    """Return the findings without the errors that a second run does not confirm.
 
     An error also counts as confirmed if a related rule reports it, because the name can differ on
     other random inputs.
@@ -610,7 +611,7 @@ def combine_findings(outside: Findings, inside: Findings) -> Findings:
     """Combine the findings about a callable with the findings about the Functions inside it.
 
     Errors of the callable can explain findings about the Functions, and vice versa. If both have
-    errors, the error of the inner Function is reported, because its name is more specific.
+    errors, keep the inner Function's error, because its name is more specific.
     """
     asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
     new = tuple(f for f in asked if not _explained(f, outside))
@@ -664,7 +665,7 @@ class Case:
         return [each for each in known if not self._is_for_other_numbers(known[0], each)]
 
     def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
-        """Whether the numbers changed, but a declaration may hold only for the old numbers."""
+        """Whether the numbers changed and a declaration may hold only for the old numbers."""
         if not changed_numbers(example, evidence):
             return False
         by_design = any(RULES[name].family in VALUE_FAMILIES for name in self.intentional)

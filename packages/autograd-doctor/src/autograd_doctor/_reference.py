@@ -35,7 +35,7 @@ from autograd_doctor.formatting import nth
 # A reference or a surrogate that the caller provides. Autograd differentiates it.
 # --------------------------------------------------------------------------------------------------
 
-MOST_CUTS = 12  # maximum number of interior nodes to hold constant, one at a time and in pairs
+MOST_CUTS = 12  # maximum number of interior nodes to hold constant, one or two at a time
 
 Reference = Callable[..., Any]
 
@@ -185,7 +185,7 @@ def _operation(node: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Add the reference's results to the calls far from the example.
+# Add the reference's results to the calls on inputs far from the example.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -349,7 +349,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether all values fit into 16 bits but are too finely spaced to be a quantizer's levels."""
+    """Whether all values fit in 16 bits but are too finely spaced to be a quantizer's levels."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -389,7 +389,7 @@ def _expected(
 def _unknown(like: Tensor) -> Expected:
     """Return NaN for every element.
 
-    This is the result if the projections agreed, because no expected gradient was needed.
+    This is the result if the projections agreed and no expected gradient was needed.
     """
     nothing = torch.full_like(like, torch.nan)
     return Expected(nothing, torch.zeros_like(nothing.real))

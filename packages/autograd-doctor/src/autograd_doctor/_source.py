@@ -20,11 +20,11 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
     """Return the lines of a function's source and the first line's number, or ``None`` if unknown.
 
     Python sometimes returns the wrong source. After ``python -c``, Python 3.13 returns the source
-    of the command for all code that ``exec`` creates. This also happens in the worker processes of
-    a test run.
+    of the command for all code that ``exec`` creates. The same happens in the worker processes of a
+    test run.
 
     Args:
-        function: A function, which can be wrapped by decorators.
+        function: A function, possibly wrapped by decorators.
 
     Returns:
         The lines, and the number of the first line.
@@ -119,7 +119,7 @@ def line_without_dtype(function: type) -> str:
 def _is_without_dtype(node: ast.AST) -> TypeGuard[ast.Call]:
     match node:
         case ast.Call(ast.Attribute(ast.Name("torch"), name), _, keywords) if name in CREATORS:
-            # keywords that come from a dictionary may contain a dtype
+            # a dictionary of keyword arguments may contain a dtype
             return not any(keyword.arg in ("dtype", "out", None) for keyword in keywords)
     return False
 

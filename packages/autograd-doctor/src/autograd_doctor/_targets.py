@@ -127,7 +127,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the names of the modules in the folder in which a module is missing."""
+    """Yield the names of the modules in the folder where a module is missing."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

@@ -175,13 +175,13 @@ def _plain(hint: Any) -> Check:
 # --------------------------------------------------------------------------------------------------
 
 _DOUBLE = (torch.float64, torch.complex128)
-# ``backward`` may return tensors of any dtype, and ``forward`` may save them. All other tensors
-# have one of these dtypes.
+# ``backward`` may return tensors of any dtype, and ``forward`` may save such tensors. All other
+# tensors have one of these dtypes.
 _NUMBERS = {
     *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 }  # fmt: skip
-_LONGEST = 10_000  # entries of a list, and characters of a string
+_LONGEST = 10_000  # maximum number of entries in a list, or characters in a string
 
 Tensors = Sequence[Tensor | None]
 
@@ -295,7 +295,7 @@ def _raw_fits(seen: Evidence) -> bool:
 
 
 def _vjps_fit(seen: Evidence) -> bool:
-    """Whether the evidence holds all requested gradients, or only the first backward's failure."""
+    """Whether the evidence holds all requested gradients, or the first backward pass failed."""
     floats = _floats(seen)
     if not seen.values.vjps:
         return seen.variants.interleaved is None or _vjp_fits(
@@ -457,7 +457,7 @@ def _real(tensor: Tensor) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Check the values, for cotangents that the caller chose.
+# Check the gradients for cotangents that the caller chose.
 # --------------------------------------------------------------------------------------------------
 
 _NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of ordinary magnitude
@@ -478,11 +478,12 @@ def recheck_gradients(
     Args:
         example: Evidence on the example call, from :func:`vet_evidence`.
         reference: A differentiable callable with the same arguments and outputs.
-        surrogate: A differentiable callable that provides the expected gradients instead.
+        surrogate: A differentiable callable that provides the expected gradients instead of the
+            reference.
         seed: The seed with which the evidence was collected.
 
     Returns:
-        A finding ``gradient-mismatch``, or ``None`` if the gradients are correct.
+        A ``gradient-mismatch`` finding, or ``None`` if the gradients are correct.
 
     Raises:
         UnfitEvidenceError: Some of the requested gradients are missing.
@@ -524,7 +525,7 @@ def _smooth(
     surrogate: Callable[..., Any] | None,
     seed: int,
 ) -> tuple[JacobianColumns, ...]:
-    """Find the kinks of the reference, if the other process has reported any kinks."""
+    """If the other process has reported any kinks, find the kinks of the reference."""
     if surrogate or not example.values.jacobian:
         return ()
     return Declared(reference, example, seed).jacobian()

@@ -1,4 +1,4 @@
-"""Call a function as soon as the program imports a module. The module is not imported earlier.
+"""Call a function as soon as the program imports a module, without importing it earlier.
 
 A tool that watches a program must not import PyTorch before the program does. The program may first
 set environment variables that PyTorch reads during its import.

@@ -79,7 +79,7 @@ Examinable = type[Function] | Callable[..., Any]
 """The first argument of ``diagnose``: a Function class, or a callable that calls Functions."""
 
 Inputs = Tensor | Sequence[Any]
-"""The arguments of one call. A single tensor needs no tuple."""
+"""The arguments of one call. A single tensor need not be wrapped in a tuple."""
 
 
 def diagnose(
@@ -118,23 +118,23 @@ def diagnose(
         fn: A :class:`torch.autograd.Function` subclass, which ``diagnose`` calls through ``apply``,
             or any callable that calls Functions.
         inputs: The arguments of one example call: tensors of any shape and other values, as for
-            :func:`torch.autograd.gradcheck`. A single tensor needs no tuple. ``diagnose``
-            differentiates all floating-point and complex tensors. If some of them require grad, it
-            differentiates only those.
+            :func:`torch.autograd.gradcheck`. A single tensor need not be wrapped in a tuple.
+            ``diagnose`` differentiates all floating-point and complex tensors. If some of them
+            require grad, it differentiates only those.
         reference: A differentiable callable with the same arguments. It returns the expected
             outputs, and its gradients are the expected gradients.
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as a straight-through estimator does.
-        intentional: Names of rules that ``fn`` breaks by design. ``diagnose`` turns off only these
-            rules. If you pass neither ``intentional`` nor ``surrogate``, ``diagnose`` uses the
-            Function's own declaration, made with :func:`declare`.
+        intentional: The names of the rules that ``fn`` breaks by design. ``diagnose`` turns off
+            only these rules. If you pass neither ``intentional`` nor ``surrogate``, ``diagnose``
+            uses the Function's own declaration, made with :func:`declare`.
         double_backward: ``True`` reports wrong second derivatives as errors. ``False`` skips second
             derivatives. By default, ``diagnose`` examines them and reports problems only as notes.
         sampler: A callable that draws different inputs from a :class:`torch.Generator`. By default,
             ``diagnose`` varies the differentiated inputs of the example.
         seed: The seed for all random numbers that ``diagnose`` draws.
         level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
-            results are only informative.
+            results are purely informative.
         time_limit: The time limit in seconds for one forward or backward pass. 0 means no limit.
         repair: Whether the diagnosis searches for a repair when you first access its
             :attr:`~Diagnosis.repair`.
@@ -277,7 +277,7 @@ def _repaired(
 def _traced(
     case: Case, evidence: Sequence[Evidence], seed: int, time_limit: float, finding: Finding
 ) -> Clue | None:
-    """Find the mistaken step of forward with the settings of the diagnosis."""
+    """Find a clue to a wrong gradient, with the settings of the diagnosis."""
     with _as_diagnosed(case, seed, time_limit):
         return find_clue(case, evidence, seed, finding)
     return None
@@ -296,7 +296,7 @@ def _as_diagnosed(case: Case, seed: int, time_limit: float) -> Iterator[None]:
             redirect_stdout(io.StringIO()),
         ):
             yield
-    except Exception:  # a report without a repair is better than none
+    except Exception:  # a report without a repair is better than no report
         logging.getLogger(__name__).debug("The search for a repair failed.", exc_info=True)
 
 
@@ -321,7 +321,7 @@ def assert_gradients(
 
     Args:
         fn: A Function class, or any callable that calls Functions.
-        inputs: The arguments of one example call. A single tensor needs no tuple.
+        inputs: The arguments of one example call. A single tensor need not be wrapped in a tuple.
         warnings: Whether a warning also counts as a failure.
         reference: As for ``diagnose``.
         surrogate: As for ``diagnose``.

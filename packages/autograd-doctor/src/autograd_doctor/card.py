@@ -1,4 +1,4 @@
-"""Cards: a headline with sections of labeled rows, as plain text, colored text or HTML."""
+"""Render a headline and sections of labeled rows as plain text, colored text or HTML."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Link(str):
 
 
 class Heading(Link):
-    """A label, such as a rule's name, that starts the row's text instead of the left column."""
+    """A label, such as a rule's name, that precedes the row's text on the same line."""
 
     __slots__ = ()
 
@@ -131,7 +131,7 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
 
 
 def as_rich(headline: str, *sections: Rows, kind: str, width: int) -> Text:
-    """Return the same text in color, for a terminal that can be narrower than the text."""
+    """Return the same text in color, for a terminal that may be narrower than the text."""
     from rich.text import Text
 
     width = max(2 * LABEL, min(width, WIDTH))
@@ -145,7 +145,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
     row = Text(_text_row(label, text, width))
     style = "dim"
-    if isinstance(label, Heading):  # the heading names the severity, unless this is an error
+    if isinstance(label, Heading):  # the heading names the severity, unless it is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
     elif label in _CODE or isinstance(text, Code):
         row.stylize("cyan", 2 + LABEL)
@@ -213,7 +213,7 @@ def _value(label: str, text: str) -> str:
 
 
 def linked(html: str, address: str) -> str:
-    """Wrap HTML in a link that opens in a new page.
+    """Wrap HTML in a link that opens in a new tab.
 
     Without an address, return the HTML unchanged.
     """
@@ -329,9 +329,10 @@ def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, str]]:
-    """Yield the clue, unless a shown repair says more.
+    """Yield the clue, unless the repair says more.
 
-    A repair says more than a clue about the same method, or a clue up to a constant factor.
+    A complete repair says more than a clue about ``backward``, and more than a clue that explains
+    the gradient only up to a constant factor.
     """
     repaired, clue = repair is not None and not repair.left, finding.clue
     if clue and not (repaired and (clue.method == "backward" or clue.up_to_a_factor)):

@@ -1,6 +1,6 @@
 """The command ``autograd-doctor``: ``check`` a Function, ``run`` a program, ``explain`` a rule.
 
-This module imports PyTorch only when a command runs, so that ``--help`` and shell completion are
+This module imports PyTorch only when a command runs, which keeps ``--help`` and shell completion
 fast.
 """
 
@@ -46,7 +46,7 @@ def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
 
 
 def _rules_beginning_with(incomplete: str) -> list[str]:
-    """Return the names of the rules that start with the typed text."""
+    """Return the rule names that start with the typed text."""
     pages = (Path(__file__).parent / "_rules").glob("*.md")
     return sorted(page.stem for page in pages if page.stem.startswith(incomplete))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The result of an examination of one Function.
+    """The result of examining one Function.
 
     ``subject`` is the name of the Function. ``findings`` starts with the most likely cause. The
     sentences in ``examined`` describe what ``diagnose`` checked, and the sentences in

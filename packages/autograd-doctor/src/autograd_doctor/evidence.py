@@ -102,12 +102,12 @@ class Forward:
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # an operation writes to these, even if the values stay the same
-    changing_line: str = ""  # the user's line that changed an argument
+    changing_line: str = ""  # the line of user code that changed an argument
     versions_moved: tuple[int, ...] = ()  # arguments whose change autograd has noticed
     # (output, input) pairs that share memory without being marked as dirty
     views: tuple[tuple[int, int], ...] = ()
     marked_non_differentiable: tuple[int, ...] = ()
-    # an output in PyTorch's default dtype, although the inputs are in double precision
+    # an output in PyTorch's default dtype, even though the inputs are in double precision
     default_dtype: DefaultDtype | None = None
     saved: tuple[Tensor, ...] = ()
     read_saved: str = ""
@@ -123,8 +123,8 @@ class DirectBackward:
     kinds: tuple[str, ...] = ()
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
-    changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
-    nan_line: str = ""  # the user's line that produced the first nan, if a gradient contains nan
+    changing_line: str = ""  # the line of user code that changed a cotangent or a saved tensor
+    nan_line: str = ""  # the line of user code that produced the first nan in a gradient, if any
     nan_cause: str = ""  # what this line computes there, such as "0 / 0"
     # After ``backward`` changed its own saved tensors, the next call "returns the same" or
     # "raises".
@@ -152,12 +152,12 @@ class Variant:
     failure: Failure | None = None
 
 
-AN_ITERATOR = "an iterator"  # in `Comparison.altered`: the first pass reads it to its end
+AN_ITERATOR = "an iterator"  # in `Comparison.altered`: the first pass exhausts it
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The results of one call that was made in two ways. They should agree.
+    """The results of one call that was made in two ways, which should agree.
 
     ``kind`` groups comparisons that ask the same question. ``how`` describes how the second call
     differs, so that "the gradient of x changes" + how is a sentence. ``names`` describes each
@@ -189,7 +189,7 @@ class DirectionalDerivatives:
     Each direction has one column.
 
     ``vectors`` holds one matrix for each wanted input. Each column of the matrix is this input's
-    part of a direction. Complex tensors count as pairs of reals.
+    part of a direction. Complex tensors count as pairs of real numbers.
     """
 
     vectors: tuple[Tensor, ...]
@@ -240,7 +240,7 @@ class Resized:
     """A call with a changed length or a changed number: its arguments and its outputs.
 
     For each wanted input, ``ratios`` holds the actual gradient divided by the expected gradient,
-    both along one direction. The ratio is ``None`` if it is unknown.
+    both projected onto one direction. The ratio is ``None`` if it is unknown.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]
@@ -276,7 +276,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Cost:
-    """The operations of a call and its backward pass, and the memory alive between the two.
+    """The operations of a call and its backward pass, and the memory held between the two.
 
     ``sizes`` holds the size in bytes of each block of memory, in ascending order.
     """
@@ -352,13 +352,13 @@ class SecondDerivative:
 
 @dataclass(frozen=True)
 class LostGraph:
-    """Values that have no graph, although a gradient depends on them.
+    """Values that have no graph, even though a gradient depends on them.
 
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
     ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds the names of
     the values, from the source if possible. ``line`` is the line of source code that causes the
     problem. If the value is a copy or a view of an input or output, ``copied`` is the name of this
-    input or output. If the line is in a function that ``forward`` calls, too, ``helper`` is the
+    input or output. If the line is in a function that ``forward`` also calls, ``helper`` is the
     name of this function.
     """
 
@@ -397,8 +397,8 @@ class Extreme:
     ``noise`` is the expected rounding error. Both are empty if they are unknown. ``masked`` is the
     position of an input that contains -inf. In this case, ``single`` is empty. ``right`` is the
     result of the reference in float64. It is empty or ``None`` if the reference does not help.
-    ``line`` is the user's line that produces the first number that is not finite, and ``computes``
-    describes what it computes there.
+    ``line`` is the line of user code that produces the first number that is not finite, and
+    ``computes`` describes what this line computes.
     """
 
     how: str

@@ -1,4 +1,4 @@
-"""The names that other tools, such as graders, widgets and sandboxes, can use.
+"""The extension API for other tools, such as graders, widgets and sandboxes.
 
 A diagnosis consists of two parts. The first part runs the user's code and returns
 :class:`~.evidence.Evidence`, which is plain data. The second part judges the evidence and does not
@@ -60,14 +60,14 @@ def judge_evidence(
     skip_rules: Collection[str] = (),
     seed: int = 0,
 ) -> tuple[Finding, ...]:
-    """Judge evidence: add the expected gradients and apply all rules.
+    """Add the expected gradients to evidence, and apply all rules.
 
     Args:
         evidence: The result of :func:`collect_evidence` for one call.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         intentional: As for :func:`~autograd_doctor.diagnose`.
-        skip_rules: Names of rules to skip.
+        skip_rules: The names of the rules to skip.
         seed: The seed that you passed to :func:`collect_evidence`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The result of a rule: a finding."""
+"""Findings, which are the results of rules, and clues that explain them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Severity = Literal["error", "warning", "info"]
 class Clue:
     """A line of code that explains why a gradient is wrong.
 
-    This is a step of ``forward`` that ``backward`` differentiates incorrectly, or an expression of
-    ``backward`` with a wrong value.
+    The line contains a step of ``forward`` that ``backward`` differentiates incorrectly, or a wrong
+    expression in ``backward``.
 
     Attributes:
         method: ``"forward"`` or ``"backward"``, the method that contains the line.
@@ -82,8 +82,8 @@ class Finding:
 
     @cached_property
     def clue(self) -> Clue | None:
-        """The step of ``forward`` whose derivative is wrong, or the expression in ``backward`` that
-        is wrong, if one of them explains the gradients.
+        """The step of ``forward`` whose derivative is wrong, or the wrong expression in
+        ``backward``, if one of them explains the gradients.
         """
         return self.trace() if self.trace else None
 

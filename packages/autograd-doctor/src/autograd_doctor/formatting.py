@@ -1,4 +1,4 @@
-"""How reports format numbers, elements, names and sentences."""
+"""Format numbers, elements, names and sentences for reports."""
 
 from __future__ import annotations
 

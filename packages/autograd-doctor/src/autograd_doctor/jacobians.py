@@ -1,4 +1,4 @@
-"""The Jacobians of ``forward`` and ``backward``: computed, compared and drawn."""
+"""Compute, compare and draw the Jacobians of ``forward`` and ``backward``."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Jacobians:
     """A Jacobian computed in two ways. Rows are output elements, and columns are input elements.
 
     ``off`` is ``backward`` minus ``differences``, or 0 where the two agree. Entries are NaN where
-    ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices can
+    ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices may
     hold only its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
     has two rows or columns, for its real and imaginary parts.
     """

@@ -141,8 +141,8 @@ def operation_name(operation: Any) -> str:
 def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
-    If PyTorch encounters a function while any mode is active, including FlopCounterMode, it never
-    compiles this function later. ``torch.cond`` compiles itself, so every later call to it in the
+    Once PyTorch has encountered a function while a mode is active, even FlopCounterMode, it no
+    longer compiles this function. ``torch.cond`` compiles itself, so every later call to it in the
     same process would raise an error.
     """
     if "torch._dynamo" in sys.modules:
@@ -150,7 +150,7 @@ def _compiled_later() -> Iterator[None]:
             yield
         return
     yield
-    if "torch._dynamo" in sys.modules:  # imported in the meantime: nothing was compiled before
+    if "torch._dynamo" in sys.modules:  # imported inside the block, so nothing was compiled before
         torch._dynamo.reset()
 
 
@@ -239,7 +239,7 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
     """Copy the arguments. Tensors that can have a gradient become new leaves that require grad.
 
     If some of the caller's tensors require grad, only the copies of these tensors require grad. A
-    tensor that is passed twice is copied once, so that its gradient includes both uses.
+    tensor that is passed twice is copied once so that its gradient includes both uses.
     """
     eligible = [x for x in inputs if isinstance(x, Tensor) and differentiable(x)]
     chosen = {id(x) for x in eligible if x.requires_grad} or {id(x) for x in eligible}
@@ -341,7 +341,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
     Each storage counts once.
 
-    This function calls ``fn`` with copies of ``inputs`` and deletes the results, so that only the
+    This function calls ``fn`` with copies of ``inputs`` and deletes the results so that only the
     graph remains. The number includes all memory that the call has created and that the graph keeps
     alive: saved tensors, attributes of a ``ctx``, the inputs of a checkpoint, and an output if
     ``backward`` needs it.
@@ -349,7 +349,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
     Whole storages count, so a saved slice counts as much as the tensor that it belongs to. Sizes
     are the requested sizes, before an allocator rounds them up. Memory that no operation creates is
     not visible, such as a copy of the random state (about 5 KB). The call really runs, so it can
-    update a module's buffers. Afterwards, PyTorch's random state is as before.
+    update a module's buffers. Afterwards, PyTorch's random state is restored.
 
     Args:
         fn: A Function class (called through ``apply``), a module, or any callable.
@@ -359,7 +359,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
         anyway: Whether to count saved memory that existed before the call (inputs, parameters).
 
     Returns:
-        The number of bytes. This takes one forward pass.
+        The number of bytes. The measurement takes one forward pass.
 
     Raises:
         TypeError: ``fn`` cannot be called.
@@ -457,7 +457,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
     On the CPU, each storage counts from the operation that creates it until its last tensor is
     gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the
     allocator reports the requested bytes before rounding, which include the workspaces of kernels.
-    On CUDA, the call also runs once before the measurement, so that memory that libraries allocate
+    On CUDA, the call also runs once before the measurement so that memory that libraries allocate
     on first use does not count.
 
     Args:
@@ -466,7 +466,8 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
         backward: ``False`` runs only the forward pass, which still records a graph.
 
     Returns:
-        The number of bytes. This takes one forward and one backward pass (two each on CUDA).
+        The number of bytes. The measurement takes one forward and one backward pass (two each on
+        CUDA).
 
     Raises:
         TypeError: ``fn`` cannot be called.
@@ -492,7 +493,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 def _passes(fn: Any, leaves: Sequence[Any], backward: bool, watch: Any = None) -> None:
     """Run forward and backward.
 
-    The caller copies the inputs, so that the measurement does not count the copies.
+    The caller copies the inputs so that the measurement does not count the copies.
     """
     with preserve_random_state():
         with watch or torch.enable_grad():
@@ -545,12 +546,12 @@ class Largest(DispatchMode):
 
 
 # --------------------------------------------------------------------------------------------------
-# The bytes of a model's parameters and buffers, including quantized ones.
+# The size in bytes of a model's parameters and buffers, including quantized ones.
 # --------------------------------------------------------------------------------------------------
 
 
 def stored_bytes(module: nn.Module) -> int:
-    """Return the bytes of all tensors in ``module.state_dict()``. Each storage counts once.
+    """Return the size in bytes of all tensors in ``module.state_dict()``. Each storage counts once.
 
     A tensor subclass that wraps other tensors, like torchao's quantized weights, counts as the
     tensors that it wraps. The actual memory counts: if a four-bit format stores each value in one

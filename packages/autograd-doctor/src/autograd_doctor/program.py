@@ -1,4 +1,4 @@
-"""The results for a program: a table with one verdict for each Function that it called.
+"""The table of results for a program, with one verdict for each Function that it called.
 
 This module does not import PyTorch, because the process that prints the table may not need it.
 """
@@ -116,7 +116,7 @@ class ProgramDiagnosis:
     """The verdicts on all Functions of a program.
 
     ``print`` shows a table and a report for each error. It also shows a report for a Function that
-    is right for this program, but wrong for other inputs.
+    is correct for this program but wrong for other inputs.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out.
@@ -235,7 +235,7 @@ def _row(*, findings: list[dict[str, Any]], **others: Any) -> FunctionVerdict:
 
 
 def merged(parts: Iterable[ProgramDiagnosis]) -> ProgramDiagnosis:
-    """Combine the diagnoses of several processes, and add up the numbers of calls."""
+    """Combine the diagnoses of several processes, and add up their call counts."""
     rows: dict[tuple[str, str], FunctionVerdict] = {}
     notes: dict[str, None] = {}
     for part in parts:

@@ -1,4 +1,4 @@
-"""A repair: a change to the author's code that makes every gradient correct."""
+"""Repairs, which are changes to the author's code that correct its gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search for a repair for code that another tool judges, or that another process runs.
+"""Search for repairs of code that another tool judges or that another process runs.
 
 ``diagnose`` uses its own search: see :attr:`~autograd_doctor.finding.Finding.repair`.
 """
@@ -65,7 +65,7 @@ def search_repair_elsewhere(
     seconds: float = 0.6,
     known: Collection[Any] = (),
 ) -> Repair | None:
-    """Search for a repair for a Function that runs in another process.
+    """Search for a repair of a Function that runs in another process.
 
     This process edits the source and compares the results. The other process runs the edited code
     with :func:`run_edits`.

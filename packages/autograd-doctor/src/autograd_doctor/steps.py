@@ -66,7 +66,7 @@ class Step:
     def lines(self, *, explained: bool = True) -> Iterator[str]:
         """Yield the step as wrapped lines of text.
 
-        Without ``explained``, omit the interpretation.
+        If ``explained`` is false, omit the interpretation.
         """
         head = f"  {self.number} {self.title:<12}{self.mark} "
         *before, last = self.parts
@@ -90,7 +90,7 @@ class Steps:
 
     @property
     def first_broken(self) -> Step | None:
-        """The first step that failed. It is usually the reason for the later failures."""
+        """The first step that failed. It is usually the cause of the later failures."""
         return next((step for step in self.steps if step.ok is False), None)
 
     @property
@@ -115,7 +115,7 @@ class Steps:
 
 
 def _wrapped(text: str, head: str) -> list[str]:
-    """Wrap a text after a label, so that all lines start in the same column."""
+    """Wrap a text after a label so that all lines start in the same column."""
     indent = " " * _INDENT
     lines = wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
     return [head + line[_INDENT:] if head and k == 0 else line for k, line in enumerate(lines)]
@@ -125,7 +125,7 @@ def _wrapped(text: str, head: str) -> list[str]:
 # A call that is ready for the steps: float64 copies, a random cotangent, and both gradients.
 # --------------------------------------------------------------------------------------------------
 
-EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; about 1e-10 each
+EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; about 1e-11 each
 
 
 class Call:
@@ -224,7 +224,7 @@ def _copy(value: Any, wanted: bool) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------
-# Turn observations into results, with pure functions of numbers.
+# Pure functions that turn observations into results.
 # --------------------------------------------------------------------------------------------------
 
 RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5, far above their error
@@ -291,7 +291,7 @@ def describe_contract(
     returned: Sequence[object],
     wanted: Sequence[int],
 ) -> Step:
-    """Check the gradients from ``backward``: their number, shapes, dtypes, and finite values."""
+    """Check the number, shapes and dtypes of the gradients, and that all of them are finite."""
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
@@ -359,7 +359,7 @@ def describe_magnitudes(
     truths: Sequence[Tensor],
     truth: str = DIFFERENCES,
 ) -> Step:
-    """Compare the norm of each gradient with the norm of the expected gradient, where known.
+    """Compare the norm of each gradient with the norm of the expected gradient, if it is known.
 
     ``whats`` describes each gradient, as in "gradient norm of x". ``truth`` names the source of the
     expected gradient.
@@ -392,7 +392,7 @@ def describe_element(
 def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
     """Return the tensor and flat index at which the gradient differs most from the expected one.
 
-    If the two agree, return the position of the largest gradient, so that the choice does not
+    If the two agree, return the position of the largest gradient so that the choice does not
     depend on rounding. Raises ``ValueError`` if no expected value is known.
     """
     worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
@@ -594,7 +594,7 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
 
 
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
-    """Take all five steps in order. Printing the result explains only the first step that fails.
+    """Run all five steps in order. Printing the result explains only the first step that fails.
 
     If a step raises an error, it fails, and later steps that would raise the same error do not run.
 

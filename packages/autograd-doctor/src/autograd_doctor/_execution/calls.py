@@ -24,7 +24,7 @@ from autograd_doctor.evidence import Failure
 
 T = TypeVar("T")
 
-LONGEST = 200  # maximum length of dynamo's reason for stopping
+LONGEST = 200  # maximum length of the reason why dynamo stopped tracing
 
 _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -49,7 +49,7 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Start PyTorch's autograd engine now, so that no time limit interrupts its startup."""
+    """Start PyTorch's autograd engine now so that no time limit interrupts its startup."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one)
@@ -67,7 +67,7 @@ def prepare_meta() -> None:
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return the result of the call, or a :class:`Failure` if the user's code raises an error.
 
-    If time or memory runs out, raise :class:`CannotDiagnoseError`, because this does not show that
+    If time or memory runs out, raise :class:`CannotDiagnoseError`, because this does not mean that
     the code is wrong.
     """
     own_limit = False
@@ -105,7 +105,7 @@ def describe_error(error: BaseException) -> Failure:
 
 
 def describe_compile_error(error: BaseException) -> Failure:
-    """Return dynamo's reason for stopping in one line, and the line of user code."""
+    """Return the reason why dynamo stopped tracing, in one line, and the line of user code."""
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))

@@ -1,4 +1,4 @@
-"""State that a Function can reach in addition to its arguments: find it, use it, and restore it."""
+"""Find, use and restore the state that a Function can reach in addition to its arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 # --------------------------------------------------------------------------------------------------
 # State that a callable can reach besides its arguments: closures, modules, attributes, globals.
 #
-# This code calls nothing and computes no attributes. It only looks at the contents of namespaces.
+# This code calls nothing and evaluates no properties. It only reads the contents of namespaces.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # maximum number of objects, because a callable can reach a whole library
@@ -47,8 +47,8 @@ def walk_reachable(*roots: Named) -> Iterator[Named]:
     The nearest objects come first.
 
     The search skips objects that belong to PyTorch, NumPy, the standard library or another
-    installed package. It does not skip tensors, modules, generators and containers, because they
-    hold the user's data.
+    installed package. It never skips tensors, modules, generators or containers, because they hold
+    the user's data.
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
@@ -65,7 +65,7 @@ def walk_reachable(*roots: Named) -> Iterator[Named]:
 
 
 def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
-    """Yield the objects inside one object, each with the name under which it can be reached."""
+    """Yield the objects inside an object, each with its name in the user's code."""
     if isinstance(thing, Tensor | Generators):
         return
     if isinstance(thing, list | tuple | set | frozenset | deque):
@@ -110,7 +110,7 @@ def _inside_module(name: str, module: nn.Module) -> Iterator[Named]:
 
 
 def _inside_function(function: FunctionType, home: set[str]) -> Iterator[Named]:
-    """Yield the objects to which a function's closure, defaults and code refer."""
+    """Yield the objects that a function's closure, defaults and code refer to."""
     yield from ((name, cell.cell_contents) for name, cell in cells(function))
     code = function.__code__
     defaults = function.__defaults__ or ()
@@ -178,7 +178,7 @@ def _is_installed(package: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Record the state of an object, so that it can be restored: bindings, contents, generators.
+# Record an object's state (bindings, contents, generators) so that it can be restored.
 #
 # Each function returns a callable that restores the object. If nothing has changed, the callable
 # does nothing.
@@ -190,7 +190,7 @@ _ABSENT = object()
 
 
 def record_state(thing: Any) -> Iterator[PutBack]:
-    """Yield callables that restore an object's current state, if the user's code can change it."""
+    """If the user's code can change an object, yield callables that restore its current state."""
     if isinstance(thing, list):
         yield _list(thing)
     elif isinstance(thing, dict):
@@ -209,7 +209,7 @@ def record_state(thing: Any) -> Iterator[PutBack]:
 
 
 def generator_state(thing: Any) -> PutBack | None:
-    """Return a callable that restores a random generator, or ``None`` for other objects."""
+    """Return a callable that restores a random number generator, or ``None`` for other objects."""
     if isinstance(thing, torch.Generator):
         state = thing.get_state()
         return lambda: _ignored(thing.set_state(state))
@@ -317,8 +317,8 @@ class TensorState:
     def begin(self, precision: torch.dtype | None) -> None:
         """Reset the tensor to its original values, in separate memory and without a gradient.
 
-        ``precision`` is the precision of the call's arguments. With ``None``, the tensor keeps its
-        own dtype.
+        ``precision`` is the precision of the call's arguments. If it is ``None``, the tensor keeps
+        its own dtype.
         """
         tensor = self.tensor
         self._be_leaf()
@@ -348,7 +348,7 @@ class TensorState:
             self.data, self._version = own, -1
 
     def _be_leaf(self) -> None:
-        """Detach the tensor from its graph, so that it is a leaf.
+        """Detach the tensor from its graph to make it a leaf.
 
         This is needed if a Function has returned the tensor.
         """
@@ -392,9 +392,9 @@ def can_be_borrowed(thing: Any) -> bool:
 # --------------------------------------------------------------------------------------------------
 # The objects that a subject can reach besides its arguments. The doctor borrows them.
 #
-# Examples are a captured weight, a module's buffers and a global table. While borrowed, tensors are
-# in float64 and in separate memory, and every call starts from the same values. Afterwards,
-# everything is as before.
+# Examples are a captured weight, a module's buffers and a global table. While they are borrowed,
+# tensors are in float64 and use separate memory, and every call starts from the same values.
+# Afterwards, the doctor restores everything.
 # --------------------------------------------------------------------------------------------------
 
 _NO_ARGUMENTS: Mapping[int, Any] = {}
@@ -435,8 +435,8 @@ class CapturedState:
 
         The keys are their positions.
 
-        For example, if a checkpoint receives a module and the module's parameters, each parameter
-        occurs twice.
+        For example, if a checkpoint receives a module and its parameters, the code can reach each
+        parameter in two ways.
         """
         known = {
             (held.tensor.data_ptr(), held.tensor.shape): held
@@ -467,7 +467,7 @@ class CapturedState:
             self._kept, self._draws, self._registered = [], [], []
 
     def forget_calls(self) -> None:
-        """Give classes, containers and variables the contents that they had before the block.
+        """Restore classes, containers and variables to their contents before the block.
 
         A call may have changed them, for example by adding an entry to a cache.
         """
@@ -496,7 +496,7 @@ class CapturedState:
         self.redraw()
 
     def redraw(self) -> None:
-        """Reset the reachable generators, so that they repeat their random numbers."""
+        """Reset the reachable generators so that they repeat their random numbers."""
         for put_back in self._draws:
             put_back()
 
@@ -517,6 +517,6 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the floating-point dtype of a call's arguments, or float64 for none or several."""
+    """Return the floating-point dtype of a call's arguments, or float64 if it is not unique."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

@@ -95,8 +95,8 @@ def variants(
     dtypes: dict[str, Move] = {
         "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
     }
-    # PyTorch has no complex bfloat16. In a call with complex numbers, a real gradient also has
-    # their precision.
+    # PyTorch has no complex bfloat16. In a call with complex numbers, real gradients have the same
+    # precision as the complex ones.
     if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
         dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
@@ -115,7 +115,7 @@ def _with_own_dtype(
     raw: DirectBackward,
     found: Sequence[Variant | None],
 ) -> list[Variant | None]:
-    """Mark each variant that fails although the call works in the dtypes of the caller's inputs."""
+    """Mark each variant that fails even though the call works in the caller's own dtypes."""
     if not any(variant and variant.failure for variant in found):
         return list(found)
     own = session.in_own_dtypes()
@@ -157,7 +157,7 @@ def _moved(
     try:
         with passes_within(PATIENCE):
             run = attempt(lambda: session.run(move))
-    except CannotDiagnoseError:  # with such low precision, a solver can miss its tolerance
+    except CannotDiagnoseError:  # at such low precision, a solver may not converge
         return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs

@@ -35,7 +35,7 @@ class _Calls:
         """Ignore calls that ``torch.compile`` traces."""
 
     def failed(self, error: Exception) -> None:
-        """Ignore errors of this watcher."""
+        """Ignore errors that this watcher raises."""
 
 
 def _copy(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Global state that a diagnosis must not change: random generators, modes, and output."""
+"""Global state that a diagnosis must not change: random number generators, modes, and output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
 
 
 def reseed(seed: int) -> None:
-    """Seed the generators that user code draws from: those of PyTorch, Python and NumPy.
+    """Seed the PyTorch, Python and NumPy generators that user code draws from.
 
     ``torch.manual_seed`` is too slow for hundreds of calls, because it queues a call, with a stack
     trace, for every uninitialized backend.
@@ -150,7 +150,7 @@ def _plain_modes() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Output of the user's code, which would otherwise appear for every call.
+# The output of the user's code, which would otherwise appear on every call.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # characters to keep
@@ -176,7 +176,7 @@ class Bounded(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """The kept text, followed by a note that counts the omitted characters."""
+        """The kept text, followed by the number of omitted characters."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self._kept + rest
 
@@ -184,7 +184,7 @@ class Bounded(io.TextIOBase):
 class _Aside(Bounded):
     """A stream that captures output, up to a limit.
 
-    A debugger and the other threads that already exist still print normally.
+    A debugger and threads that already exist still print normally.
     """
 
     def __init__(self) -> None:
@@ -211,7 +211,7 @@ def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
     Then call ``pass_once`` and show its output.
 
     If the block prints nothing, do not call ``pass_once``. If the block raises an error after a
-    long time, a call to ``pass_once`` might never end. In this case, show the beginning of the
+    long time, a call to ``pass_once`` might never return. In this case, show the beginning of the
     block's own output.
     """
     aside, began = _Aside(), time.monotonic()

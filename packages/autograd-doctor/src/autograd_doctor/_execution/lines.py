@@ -119,12 +119,12 @@ _OF_ONE = (
 
 
 def _cause_of_nan(step: _Step) -> str:
-    """Return the operation with the values of its operands, such as ``"0 / 0"``."""
+    """Return the operation and the values of its operands, such as ``"0 / 0"``."""
     return _computed(step, step.results[0].isnan())
 
 
 def _computed(step: _Step, where: Tensor) -> str:
-    """Return the operation with the values of its operands at the first element of a mask."""
+    """Return the operation and the values of its operands at the mask's first true element."""
     name, (result, *_) = step.operation.rstrip("_"), step.results
     operands = [
         torch.as_tensor(it, dtype=result.dtype, device=result.device)

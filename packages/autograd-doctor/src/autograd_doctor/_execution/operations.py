@@ -43,7 +43,7 @@ def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]
 # machine.
 # --------------------------------------------------------------------------------------------------
 
-# compared by identity; kept alive, so that no id is reused
+# compared by identity; kept alive so that no id is reused
 Memory = frozenset[torch.UntypedStorage]
 
 
@@ -124,7 +124,7 @@ class OneDevice(DispatchMode):
 
 
 def memory(values: Iterable[Any]) -> Memory:
-    """Return the memory of all tensors in some values, including those in lists and dictionaries.
+    """Return the memory of all tensors in ``values``, including those in lists and dictionaries.
 
     Skip sparse tensors, which have no memory of their own.
     """
@@ -157,16 +157,16 @@ def _only_makes(func: Any) -> bool:
 # --------------------------------------------------------------------------------------------------
 # Can a subject put a tensor on a different device than its inputs?
 #
-# The meta device would show this, but the first operation on it imports ``torch._dynamo``, which
-# takes a second. So we first watch the subject on its own device. If it names no device except a
-# tensor's device, and uses only tensors that it creates from its inputs, its results are on the
-# device of the inputs.
+# The meta device would answer this question, but the first operation on it imports
+# ``torch._dynamo``, which takes a second. So we first watch the subject on its own device. If the
+# subject names no device except a tensor's device, and uses only tensors that it creates from its
+# inputs, its results are on the same device as the inputs.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
 _DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
-# While a CPU tensor is watched, it reports this device. PyTorch treats it as the CPU. The index
-# distinguishes it from a CPU device that the user's code names.
+# While a CPU tensor is watched, it reports this device. PyTorch treats this device as the CPU. Its
+# index distinguishes it from a CPU device that the user's code names.
 _OF_A_TENSOR = torch.device("cpu", 0)
 
 
@@ -200,14 +200,14 @@ class Strangers(DispatchMode):
         self._known |= memory([value])
 
     def meet(self, values: Iterable[Any]) -> None:
-        """Record whether some values contain a tensor that is not known."""
+        """Record whether the values contain an unknown tensor."""
         for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A context manager that detects calls that name a device, unless it is a tensor's device.
+    """A context manager that detects calls that name a device other than a tensor's device.
 
     ``to`` and ``cpu`` run no operation if the tensor is already on the device, so recording
     operations would miss these calls.

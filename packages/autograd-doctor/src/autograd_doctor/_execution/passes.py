@@ -53,7 +53,7 @@ def both_ways(
     ``between`` after forward and before backward, with the run as its argument.
 
     If the call raises an error on float64 copies, repeat it in the dtypes of the caller's inputs.
-    The failure records whether the second call works.
+    If the second call succeeds, the failure records this.
     """
     done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
     own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
@@ -124,7 +124,7 @@ def gradients(
 
 
 def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    """Return the gradients that a backward pass has left in ``.grad``, and clear ``.grad``."""
+    """Return the gradients that a backward pass has stored in ``.grad``, and clear ``.grad``."""
     grads = tuple(dense(leaf.grad) for leaf in leaves)
     for leaf in leaves:
         leaf.grad = None
@@ -163,7 +163,7 @@ def like(cotangent: Tensor, output: Tensor) -> Tensor:
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Copy tensors, so that a ``backward`` that changes ``grad_output`` does not change the
+    """Copy tensors so that a ``backward`` that changes ``grad_output`` does not change the
     originals.
     """
     return tuple(None if t is None else t.clone() for t in tensors)
@@ -178,9 +178,9 @@ def backward_pass(
 ) -> VjpResult:
     """Run autograd's backward pass with the given cotangents, and record the gradients.
 
-    With ``interleaved``, forward runs a second time, on other values, before backward runs. If the
-    Function stores numbers on its class or in global variables, ``backward`` then reads the numbers
-    from the second run.
+    If ``interleaved`` is true, forward runs a second time with other values before backward runs.
+    If the Function stores numbers on its class or in global variables, ``backward`` then reads the
+    numbers from the second run.
     """
 
     def again(run: Run) -> None:
@@ -192,7 +192,7 @@ def backward_pass(
             ):
                 return
         other = session.other()
-        # Integers in reverse order may be invalid indices, which would make a GPU fail permanently.
+        # Reversed integers may be invalid indices, after which every GPU call would fail.
         safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
         if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
             attempt(other.run)
@@ -263,7 +263,7 @@ def _have_nan(grads: Sequence[Any]) -> bool:
 
 
 def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> tuple[str, str]:
-    """Re-run ``backward``, and return the line that produces the first nan, and why it does."""
+    """Re-run ``backward``, and return the line that produces the first nan, and the cause."""
     backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 

@@ -17,7 +17,7 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# A call whose saved tensors stay packed until backward, so that they can be exchanged.
+# A call whose saved tensors stay packed until backward so that they can be exchanged.
 # --------------------------------------------------------------------------------------------------
 
 Exchange = Callable[[Tensor], Tensor]
@@ -27,7 +27,7 @@ _LARGE = 1e6  # above the usual thresholds, which the example may never reach
 
 
 class SavedTensorSwapper:
-    """A recorder that numbers the tensors saved inside ``hooks``, and notes which are unpacked."""
+    """A recorder that numbers the tensors saved inside ``hooks`` and records which are unpacked."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -130,8 +130,8 @@ def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
     """Return functions that replace a tensor's values, starting with the safest one.
 
     The first function only reorders values, so indices that are stored as floats stay in range.
-    Never replace integers, because compiled code does not check indices and could access memory out
-    of bounds.
+    There is no function for integers, because compiled code does not check indices and could access
+    memory out of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)

@@ -39,7 +39,7 @@ class Subject:
     parameters: tuple[str, ...]
     function: type[Function] | None
     omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves at their defaults
-    # By position, the arguments that the subject can also reach in another way.
+    # Maps positions to arguments that the subject can also reach in another way.
     passed: Mapping[int, TensorState] = field(default_factory=dict)
     around: CapturedState = field(default_factory=CapturedState)
     in_float64: bool = True  # whether its reachable state is in float64 when the arguments are
@@ -71,7 +71,7 @@ class Subject:
 
     @property
     def numbers_left(self) -> Mapping[str, Any]:
-        """The numbers, strings and shapes on the class or in globals that ``forward`` assigns."""
+        """The numbers, strings and shapes on the class, and in globals that ``forward`` sets."""
         if self.function is None:
             return {}
         held = dict(vars(self.function))
@@ -125,7 +125,7 @@ def subject_of(fn: Any, count: int) -> Subject:
 
 
 def _schema_of(fn: Any) -> Any:
-    """Return the schema of a custom operator, which names it and its arguments, or ``None``."""
+    """Return a custom operator's schema, which names it and its arguments, or ``None``."""
     fn = fn.func if isinstance(fn, partial) else fn  # keyword-only arguments are bound
     operator = getattr(fn, "_opoverload", None) or getattr(fn, "default", fn)
     schema = getattr(operator, "_schema", None)
@@ -165,7 +165,7 @@ def _describe(thing: Any) -> str:
 def with_right_arity(subject: Subject) -> Subject:
     """Return the subject with a wrapped ``backward`` that returns one value for each argument.
 
-    Missing values become None, and surplus values are removed, so that the remaining checks can
+    Missing values become None, and surplus values are removed so that the remaining checks can
     run. Arguments that are left at their defaults also count. PyTorch requires a value for such an
     argument if the Function has a ``setup_context``. Otherwise, PyTorch ignores the surplus None.
     """
@@ -229,7 +229,7 @@ class Watched:
             self._in_forward = False
 
     def _watch(self, node_type: Any) -> None:
-        """Wrap the node type's methods, so that they also record their arguments."""
+        """Wrap the node type's methods so that they also record their arguments."""
         inherited = {
             name: getattr(node_type, name)
             for name in ("mark_dirty", "mark_non_differentiable", "save_for_backward")
@@ -255,7 +255,7 @@ class Watched:
 
 
 # --------------------------------------------------------------------------------------------------
-# A subject on one set of inputs. It can run many times in the same way.
+# A subject with one set of inputs, which can run many times in the same way.
 # --------------------------------------------------------------------------------------------------
 
 Move = Callable[[Tensor], Tensor]
@@ -287,7 +287,7 @@ class Run:
 
 
 class Session:
-    """A subject on one set of inputs, which can run repeatedly.
+    """A subject with one set of inputs, which can run repeatedly.
 
     Every run gets new copies of the inputs and the same random numbers.
 
@@ -316,7 +316,7 @@ class Session:
         arrange: Arrange | None = None,
         watched: bool = True,
     ) -> Run:
-        """Call the subject on copies of the given inputs, or of the session's own inputs.
+        """Call the subject with copies of the given inputs, or of the session's own inputs.
 
         ``move`` can convert the copies to another dtype or device.
 
@@ -338,7 +338,7 @@ class Session:
         return Run(leaves, args, self._called(args, watched))
 
     def call(self, args: Sequence[Any], watched: bool = True) -> tuple[Any, ...]:
-        """Call the subject on given arguments."""
+        """Call the subject with the given arguments."""
         self._begin(args)
         return self._called(args, watched)
 
@@ -413,7 +413,7 @@ class Session:
             yield other.with_inputs({position: value})
 
     def on_cpu(self) -> Session:
-        """Return a session on CPU copies of the inputs.
+        """Return a session that uses CPU copies of the inputs.
 
         If CPU copies would make no difference, return this session.
 

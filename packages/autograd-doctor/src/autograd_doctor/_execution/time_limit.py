@@ -21,7 +21,7 @@ _running = threading.local()
 _AGAIN = 1.0  # seconds until code that swallowed the exception is interrupted again
 _SOON = 0.005  # seconds to wait if Python would swallow the exception now
 _PATIENCE = 4.0  # multiple of the limit, in wall-clock time, for code that waits
-_NEARLY = 0.8  # share of the limit that counts as the whole, because other programs take some time
+_NEARLY = 0.8  # share of the limit that is enough, because other programs take some time
 
 
 class TimeUp(BaseException):
@@ -91,7 +91,7 @@ def many_limits() -> Iterator[None]:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """Suspend the time limit during an import. An interrupted import leaves a broken module."""
+    """Suspend the time limit during an import, because interrupting it would break the module."""
     if getattr(_running, "limited", False):
         with _running.stopwatch.stopped():
             yield
@@ -131,7 +131,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _swallows(frame: FrameType | None) -> bool:
     """Whether Python would print an exception raised now instead of propagating it.
 
-    This is so in finalizers and in callbacks of weak references, including those of torch.compile.
+    This happens in finalizers and in weak-reference callbacks, including those of torch.compile.
     """
     while frame is not None:
         code = frame.f_code

@@ -1,1 +1,4 @@
-"""Finite differences, comparisons and projections. This code never runs the user's code."""
+"""Finite differences, comparisons and projections.
+
+This code runs the user's code only through callables that other modules pass.
+"""

@@ -29,7 +29,7 @@ from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
 RELATIVE = 1e-6  # relative to the sum: correct values agree much better
-NARROWER = 5  # halvings of a bound's interval, to about a thirtieth; fewer for many outputs
+NARROWER = 5  # how often to halve a bound's interval (to 1/32); fewer for many outputs
 CLEAR = 10.0  # times the estimated error of the finite differences
 
 Part = tuple[int, int, int]  # the input's position, and a range of its flat real elements
@@ -97,8 +97,8 @@ def _suspects(
     """For each wanted input, return the flat positions at which the gradient seems to be wrong.
 
     For each direction, the search finds at most one wrong element. It adds a few elements whose
-    values lie between the values of this element and of correct elements. The Jacobian's columns
-    then show which of these elements are wrong.
+    values lie between the value of this element and those of correct elements. The Jacobian's
+    columns then show which of these elements are wrong.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):

@@ -1,4 +1,4 @@
-"""Decide whether numbers agree within the tolerance of the expected value and rounding errors."""
+"""Decide whether numbers agree up to rounding and the tolerance of the expected value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def resolution(grad: Tensor) -> float:
     exactly. A separate rule reports this case, so the rounding errors of the lower precision must
     not count as wrong values.
     """
-    # float32 contains all numbers of the shorter dtypes
+    # float32 can represent all numbers of the shorter dtypes
     if grad.is_complex() or not _holds(torch.float32, grad):
         return 0.0
     return next((p for dtype, p in _SHORTER.items() if _holds(dtype, grad)), _SINGLE)

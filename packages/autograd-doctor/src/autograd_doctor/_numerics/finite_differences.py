@@ -22,7 +22,7 @@ from autograd_doctor._numerics.structure import is_symmetric
 from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
 
 STEP = 1e-3  # relative to an element: h⁴ and the rounding error ε/h are then both close to 1e-12
-TINY = 3e-7  # relative to an element: some units in the last place of float32
+TINY = 3e-7  # relative to an element: a few units in the last place of float32
 PEEKS = 5  # multiples of TINY to examine, because a single distance may show nothing by chance
 DIRECTIONS = 2
 AT_ONCE = 32  # columns that are computed at the same time, each from four points
@@ -48,7 +48,7 @@ def slopes(
 
     Each direction moves every element of the wanted inputs.
 
-    ``keep`` can change a direction, so that an input keeps its structure. ``step`` is relative to
+    ``keep`` can change a direction so that an input keeps its structure. ``step`` is relative to
     the magnitude of each element.
     """
     scales = [_scale(_real(inputs[position])) for position in wanted]
@@ -94,13 +94,13 @@ def with_ties(
 ) -> tuple[tuple[JacobianColumns, ...], DirectionalDerivatives | None]:
     """Compute derivatives along directions that move equal elements together.
 
-    A maximum of equal elements is not differentiable with respect to each of them, but it is
-    differentiable if all of them change together. A median of three equal elements does not change
-    with any one of them. So if the derivatives with respect to single elements do not add up to the
-    derivative with respect to all of them, these elements are at a kink.
+    The maximum of several equal elements is not differentiable with respect to any single one, but
+    it is differentiable if they all change together. The median of three equal elements does not
+    change if only one of them changes. If the derivatives for the single elements do not add up to
+    the derivative for all of them together, these elements are at a kink.
 
     Returns:
-        The columns with these kinks, and the derivatives.
+        The columns with these kinks marked, and the derivatives.
     """
     if any(inputs[position].is_complex() for position in wanted):
         return tuple(columns), None
@@ -168,7 +168,7 @@ def jacobian(
 
 
 def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
-    """Return how many rows or columns to compute (at least one), given the entries in each one."""
+    """Return how many rows or columns to compute (at least one), given the size of each one."""
     return max(1, min(most, in_all // max(1, entries)))
 
 
@@ -297,7 +297,7 @@ def points(at: Callable[[float], Tensor], h: float) -> Tensor:
 def derivatives(
     points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """For each direction, return the derivative, its estimated error, and whether it is smooth.
+    """Return each direction's derivative, its estimated error, and whether the function is smooth.
 
     ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
     for all. ``noise`` holds the size of the jumps in each output value.
@@ -336,7 +336,7 @@ def derivatives(
 def _turned(rows: Tensor) -> Tensor:
     """Transpose rows into a new tensor.
 
-    The copy is needed because the rounding of sums depends on layout.
+    The copy is needed because the memory layout affects the rounding of sums.
     """
     return rows.T.clone(memory_format=torch.contiguous_format)
 
@@ -357,7 +357,7 @@ def _scale(real: Tensor) -> Tensor:
 
 
 def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw random factors from ±[½, 1], so that no factor is too small to reveal an error."""
+    """Draw random factors from ±[½, 1] so that no factor is too small to reveal an error."""
     draw = 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64) - 1
     return (0.5 * (draw + draw.sign())).to(like.device)
 

@@ -156,7 +156,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
     """Describe the element with the largest error: index, input, expected and actual gradient."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    # the first of several, so that rounding does not decide
+    # choose the first of several so that the choice does not depend on rounding
     furthest = off >= off.max() * (1 - ROUNDING)
     index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
     return {
@@ -194,7 +194,7 @@ def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """Return grad_output at the same index, if the only output has the input's shape."""
+    """If the only output has the input's shape, return grad_output at the same index."""
     gs = mismatch.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}

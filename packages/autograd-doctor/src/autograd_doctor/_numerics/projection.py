@@ -44,8 +44,8 @@ def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
     """Return the relative error of the compared gradients along the random directions.
 
     The error is infinite if it is unknown. Otherwise, it is relative to the largest gradient over
-    all cotangents, which are scaled to the same length. A single gradient could be zero, such as
-    the gradient of a softmax for a constant cotangent.
+    all cotangents, after all cotangents are scaled to the same length. A single gradient could be
+    zero, such as the gradient of a softmax for a constant cotangent.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):

@@ -29,7 +29,7 @@ def each(operation: Callable[..., Tensor], *values: Values) -> Values:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return a result in float64, so that results of all dtypes can be compared."""
+    """Return a result in float64 so that results of all dtypes can be compared."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
@@ -55,7 +55,7 @@ def finite(values: Values) -> bool:
 
 
 def representable(values: Values) -> bool:
-    """Whether float32 can represent every element of every tensor, and its square."""
+    """Whether float32 can represent every element of every tensor, and the element's square."""
     return all(peak < LARGEST for peak in peaks(values))
 
 

@@ -20,7 +20,7 @@ from autograd_doctor._numerics.tensors import is_float
 
 CLOSE = 1e-5  # relative to the largest element: the error of an example in float32
 SPREAD = 4.0  # the largest factor by which an element changes
-TURN = 0.5  # approximate angle of a random turn
+TURN = 0.5  # approximate angle of a random rotation
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _skew(change: Tensor) -> Tensor:
 def halved(truth: Tensor, actual: Tensor) -> Tensor:
     """Return the expected gradient of a matrix in the same form as the actual gradient.
 
-    A forward for symmetric matrices can read only one triangle, as ``torch.linalg.cholesky`` does.
+    A forward for symmetric matrices may read only one triangle, as ``torch.linalg.cholesky`` does.
     Finite differences then attribute the whole slope to that triangle. A backward that returns half
     of the slope in each triangle is also correct.
     """
@@ -280,9 +280,9 @@ def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
-    """Return the sampled values.
+    """Return the sample.
 
-    If the rows of the example are sorted, sort them in the same order.
+    If the rows of the example are sorted, sort the rows of the sample in the same order.
     """
     if not value.dim() or value.shape[-1] < 3:
         return sample
@@ -293,7 +293,7 @@ def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a random factor, up to the largest element. Zeros stay zeros."""
+    """Multiply each element by a random factor, up to the largest magnitude. Zeros stay zero."""
     noise = _uniform(value, rng)
     size = value.abs()
     room = torch.log(size.max() / size).nan_to_num(0.0, 0.0, 0.0)

@@ -69,6 +69,6 @@ def as_number(value: Any) -> float | None:
     """Return a number, or the element of a real one-element tensor, as a float."""
     if is_float(value) and value.numel() == 1 and not value.is_complex():
         return float(value)
-    if type(value) in (int, float) and abs(value) < 2**63:  # a larger int might not fit a float
+    if type(value) in (int, float) and abs(value) < 2**63:  # a larger int might not fit in a float
         return float(value)
     return None

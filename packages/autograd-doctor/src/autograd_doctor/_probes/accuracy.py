@@ -2,7 +2,7 @@
 
 A solver that iterates to a tolerance returns an inexact result. ``backward`` returns the derivative
 of the exact solution, but finite differences of ``forward`` give the derivative of the approximate
-solution. The two derivatives agree only to a few digits, although ``backward`` is correct.
+solution. The two derivatives agree only to a few digits, even though ``backward`` is correct.
 
 Three signs reveal a solver:
 

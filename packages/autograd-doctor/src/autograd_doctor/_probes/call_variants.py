@@ -183,8 +183,8 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield the sets of inputs that require grad: each input alone, then all inputs except one.
 
-    Each set comes with a description. With fewer than three inputs, omit the sets of all inputs
-    except one.
+    Each set comes with a description. With fewer than three inputs, omit the sets that leave out
+    one input.
     """
     wanted = evidence.wanted
     if len(wanted) > 1:
@@ -262,7 +262,7 @@ def _named_axis(evidence: Evidence) -> Axis | None:
 
 
 def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
-    """Yield pairs: the position of a dim, and a value of the dim argument that selects this dim.
+    """Yield pairs of a dim's position and a value of the dim argument that selects this dim.
 
     Include negative values, but not the value in the original call.
     """
@@ -318,7 +318,7 @@ def zero_dim(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _one_shape(evidence: Evidence) -> bool:
-    """Whether all tensors in the call have the same shape, which is not empty and not 0-dim."""
+    """Whether all tensors in the call have the same shape, and it is neither empty nor 0-dim."""
     given = (value for value in evidence.inputs if isinstance(value, Tensor))
     shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
     shape = shapes.pop()
@@ -337,7 +337,7 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
-    """Make the call on some elements alone. Return ``None`` if this changes their outputs."""
+    """Make the call with only some elements. Return ``None`` if this changes their outputs."""
 
     def of(values: Sequence[Any]) -> list[Any]:
         return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]
@@ -457,7 +457,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """Check the gradients for an empty batch, if ``forward`` accepts an empty batch."""
+    """If ``forward`` accepts an empty batch, check the gradients for this batch."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return

@@ -79,7 +79,7 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 # If the example contains zeros or equal entries, the results of a correct Function can differ. For
 # example, a maximum may choose another of several equal elements when the memory layout changes.
 # Subtracting the mean over the batch has no visible effect when all rows are equal. Such a
-# difference disappears on values without ties. A difference that a bug causes does not disappear.
+# difference disappears on values without ties. A difference caused by a bug does not.
 # --------------------------------------------------------------------------------------------------
 
 INEXACT = 0.05  # for a solver that stops at a tolerance
@@ -91,7 +91,7 @@ SPREAD = 0.05
 
 @dataclass(frozen=True)
 class Plain:
-    """The original call: its inputs, cotangents and results.
+    """The original call, with its inputs, cotangents and results.
 
     The probes compare variants with this call.
     """
@@ -117,9 +117,9 @@ def asked(
     ``question`` makes the variants and yields the comparisons. If a variant differs on the example
     but not on other values, leave out its comparison.
 
-    Pass ``draws=False`` if the variants may use the random numbers for other elements. This ignores
-    differences in random results. Pass ``resizes=True`` if the variants have other shapes. The
-    variants then run on the CPU.
+    Pass ``draws=False`` if the variants may use the random numbers for other elements. The
+    comparison then ignores differences in random results. Pass ``resizes=True`` if the variants
+    have other shapes. The variants then run on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
@@ -178,7 +178,7 @@ def on_example(evidence: Evidence) -> Plain:
 
 
 def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) -> Plain:
-    """Make the call on other inputs, with new cotangents."""
+    """Make the call with other inputs and new cotangents."""
     sent: list[Tensor] = []
 
     def cotangents(outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -212,7 +212,7 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls gave equally many results, and each pair is equal up to rounding."""
+    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 
@@ -231,7 +231,7 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
 
 
 def _elsewhere(session: Session, draws: bool) -> Plain | None:
-    """Make the call on jittered inputs. Return ``None`` if it fails or is not repeatable."""
+    """Make the call with jittered inputs. Return ``None`` if it fails or is not repeatable."""
     rng = generator(session.seed, Stream.ELSEWHERE)
     there = plain_call(session, [jittered(value, rng) for value in session.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
@@ -374,7 +374,7 @@ def _twins(
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the example, then inputs on which equivalent formulas may differ.
+    """Yield the example, then inputs for which equivalent formulas may differ.
 
     These inputs cause overflow, underflow, kinks or ties.
     """

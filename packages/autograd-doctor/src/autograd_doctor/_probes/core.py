@@ -60,7 +60,7 @@ from autograd_doctor.evidence import (
 
 Cotangents = tuple[Tensor | None, ...]
 FAR_INPUTS = 3  # number of other values tried, to find out whether an input matters at all
-# factors for more values, if the first values change nothing and all slopes are zero
+# factors for more values to try if the first values change nothing and all slopes are zero
 FAR_FACTORS = (-1.0, 30.0, -30.0)
 
 
@@ -158,7 +158,7 @@ def probe(
     if found.values.vjps[RANDOM].failure:
         return found
     slow = seconds > SLOW
-    if not slow and took > SLOW * len(found.values.vjps):  # only the first call?
+    if not slow and took > SLOW * len(found.values.vjps):  # was only the first call slow?
         slow = _seconds_of_backward(session, one) > SLOW
     return _looked_further(session, found, further, slow=slow)
 
@@ -236,9 +236,9 @@ def _looked_further(
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
     """Measure slopes along directions that preserve the structure of each input.
 
-    An example is a symmetric input that stays symmetric. If the gradient agrees with these slopes,
-    they replace the slopes in the evidence. If the gradient does not agree, check whether
-    ``forward`` is an inexact solver.
+    For example, a symmetric input stays symmetric. If the gradient agrees with these slopes, they
+    replace the slopes in the evidence. If the gradient does not agree, check whether ``forward`` is
+    an inexact solver.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
     keep = _keeping(session, structures)

@@ -110,7 +110,7 @@ def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Yield two sets of cotangents: all zeros, then all ones.
 
     The ``backward`` of a loss may ignore ``grad_output``. Its gradient is then correct only for
-    ones.
+    cotangents of ones.
     """
     yield [torch.zeros_like(g) for g in like]
     yield [torch.ones_like(g) for g in like]

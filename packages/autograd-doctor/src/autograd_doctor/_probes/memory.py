@@ -244,7 +244,7 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
 # How often does backward unpack a saved tensor, and is the graph freed?
 # --------------------------------------------------------------------------------------------------
 
-WHILE = 0.02  # seconds in which the engine's threads release their references to a graph
+WHILE = 0.02  # seconds for the engine's threads to release their references to a graph
 
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
@@ -321,7 +321,7 @@ def _alive(contexts: list[weakref.ref[object]]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Find outputs that autograd treats as views although they share no memory with an input.
+# Find outputs that autograd treats as views even though they share no memory with an input.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -180,10 +180,10 @@ def _moved(tensor: Tensor, by: float, rng: torch.Generator) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare the rounding errors of one float32 call with the rounding errors that are unavoidable.
+# Compare the rounding errors of one float32 call with the unavoidable rounding errors.
 # --------------------------------------------------------------------------------------------------
 
-DRAWS = 2  # more than one draw of rounding errors, because one draw may cancel by chance
+DRAWS = 2  # more than one draw, because the rounding errors in one draw may cancel by chance
 ROUGH = 0.2  # typical rounding errors at nearby inputs differ by more than this fraction
 
 
@@ -319,7 +319,7 @@ def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Va
 
 
 def _of_outputs(grain: list[float], gradients: int) -> list[float]:
-    """Allow infinite noise for each gradient, so that the rules judge only the outputs.
+    """Allow infinite noise for each gradient so that the rules judge only the outputs.
 
     If inputs are far from zero, even a correct backward loses digits when it sums over a gradient.
     An example is a linear layer before a batch norm.
@@ -407,7 +407,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
 def _ladder(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Increase the magnitude of one input until float32 overflows. Yield this call."""
+    """Increase the magnitude of one input until float32 overflows, and yield that call."""
     largest = size(example[position])
     rungs = [rung for rung in RUNGS if rung > largest > 0]
 
@@ -465,7 +465,7 @@ def _masked(
     for place in (first, first[:-1]) if first else (first,):
         inputs = filled(place, -torch.inf)
         double, bounded = call.double(inputs), call.double(filled(place, LOW))
-        # Outside the domain of a function such as log, -50 gives nan, too.
+        # Outside the domain of a function such as log, -50 also gives nan.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):

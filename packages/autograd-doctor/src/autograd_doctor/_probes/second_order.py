@@ -83,7 +83,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Derived:
-    """The derivatives that autograd returns, and a delayed error in the graph, if there is one."""
+    """The derivatives that autograd returns, and the delayed error in the graph, if any."""
 
     rows: list[Row]
     delayed: Failure | None
@@ -288,13 +288,13 @@ class _Question:
 #
 # Autograd tracks the saved inputs and outputs. It treats other saved tensors and all attributes of
 # ctx as constants. We compute these constants for moved inputs, and pass them to backward together
-# with the original inputs. The resulting change of the gradient is the part of the second
+# with the original inputs. The resulting change in the gradient is the part of the second
 # derivative that these constants lose. They are the cause if and only if this part equals the
 # missing part of the second derivative. If no constant is the cause, backward itself loses the
 # graph, and the source of backward may show where.
 # --------------------------------------------------------------------------------------------------
 
-# The code of a copy or a view of a whole tensor
+# Methods that return a copy or a view of a whole tensor
 SAME = "detach|clone|contiguous|squeeze|unsqueeze|view|reshape|flatten|unflatten"
 COPY = re.compile(rf"(\w+)(\.({SAME})\([^()]*\)|\.data|\[[^]]*\bNone\b[^]]*\])$")
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")

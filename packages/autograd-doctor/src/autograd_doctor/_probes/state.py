@@ -42,7 +42,7 @@ from autograd_doctor.formatting import listed, number
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
-    """Repeat a call under several changes that must not affect its results.
+    """Repeat a call with several changes that must not affect its results.
 
     If a result differs, repeat the call with each change alone, to find the change that matters.
     Otherwise, if the call draws random numbers, repeat it with several seeds, because a random
@@ -103,7 +103,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     if not agrees(found):
         run = attempt(session.run)
         if not isinstance(run, Failure):
-            # The attributes come first: after a pass, PyTorch may refuse to show the graph.
+            # The attributes come first: after a pass, PyTorch may refuse access to the graph.
             altered = _altered(run, second.grad_outputs)
             line = _parting_line(run, second.grad_outputs)
             found = replace(found, line=line, altered=altered)
@@ -123,7 +123,7 @@ def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
 
 
 def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]:
-    """Describe an attribute of ``ctx`` that a backward pass changes, as ``Comparison.altered``."""
+    """Describe a ``ctx`` attribute that a backward pass changes, as in ``Comparison.altered``."""
     nodes = custom_nodes(run.tensors, depth=1)
     before = [(node, name, _snapshot(it)) for node in nodes for name, it in vars(node).items()]
     for _, name, was in before:
@@ -225,7 +225,7 @@ def _identical(one: Pass, other: Pass) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Does an earlier call with other arguments change the outputs, as a cache with a wrong key does?
+# Does an earlier call with other arguments change the outputs, as with a wrong cache key?
 # --------------------------------------------------------------------------------------------------
 
 MOST_NUMBERS = 4
@@ -233,7 +233,7 @@ DEPENDS = 1e-3  # relative; a solver that starts from its last solution may diff
 
 
 def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
-    """Call a Function on other arguments, once by itself and once after the original call."""
+    """Call a Function with other arguments, once by itself and once after the original call."""
     around = session.subject.around
     found = []
     for names, other in _with_other_arguments(session):
@@ -260,9 +260,9 @@ def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
 def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
     """Yield sessions with another number, other integers or other tensors.
 
-    Each comes with a phrase for the arguments of the original call. Integers in increasing order
-    stay in this order, because they can be the row pointers of a sparse matrix. The numbers change
-    one at a time, because the key of a cache may contain some of them.
+    Each comes with a phrase for the arguments of the original call. Sorted integers stay sorted,
+    because they may be the row pointers of a sparse matrix. The numbers change one at a time,
+    because the key of a cache may contain only some of them.
     """
     args = session.inputs
     numbers: list[dict[int, Any]] = [
@@ -273,7 +273,7 @@ def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
         for k, value in enumerate(args)
         if isinstance(value, Tensor) and not is_float(value) and value.numel() > 1
     }
-    safe = session.on_cpu() is session  # an invalid index would make a GPU fail permanently
+    safe = session.on_cpu() is session  # after an invalid index, every GPU call fails
     for other in (*numbers[:MOST_NUMBERS], integers if safe else {}):
         names = [f"`{session.subject.parameters[k]}`" for k in other]
         if names:
@@ -328,7 +328,7 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 
 
 # --------------------------------------------------------------------------------------------------
-# What happens to tensors that forward uses although they are not arguments?
+# What happens to tensors that forward uses even though they are not arguments?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -438,7 +438,7 @@ class _Whose:
 
 
 def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
-    """Return which input or output owns the memory of a tensor, if the graph shows this."""
+    """Return the input or output that owns a tensor's memory, if the graph reveals it."""
     own_output = tensor.grad_fn is node
     for role, among in (("input", run.args), ("output", run.tensors)):
         if own_output and role == "input":
@@ -454,7 +454,7 @@ def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
 def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
     """Change an input or output in place after ``forward``, and compare the gradients.
 
-    Return the name of the changed tensor and the comparison. The caller of a Function can make the
+    Return the name of the changed tensor and the comparison. A Function's caller could make the
     same change.
     """
     k, as_input = whose.position, whose.role == "input"

@@ -45,7 +45,7 @@ ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position i
 
 
 def forward_mode(session: Session, evidence: Evidence) -> Evidence:
-    """Compare output tangents with gradients, if every Function in the graph defines ``jvp``."""
+    """If every Function in the graph defines ``jvp``, compare output tangents with gradients."""
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -244,7 +244,7 @@ def _differentiated(
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare one call under torch.func.vmap, over stacked inputs, with a loop over the inputs.
+# Compare one torch.func.vmap call over stacked inputs with a loop over the inputs.
 # --------------------------------------------------------------------------------------------------
 
 COTANGENTS = (1.0, -0.5, 2.0)  # for each slice, the factor that multiplies grad_output
@@ -268,7 +268,7 @@ class Layout:
 
 
 def vmapped(session: Session, evidence: Evidence) -> Evidence:
-    """Compare ``vmap`` with a loop, if every Function in the graph supports ``vmap``."""
+    """If every Function in the graph supports ``vmap``, compare ``vmap`` with a loop."""
     functions = definitions(session)
     only_tensors = len(evidence.forward.outputs) == len(evidence.forward.kinds)
     if not functions or not all(map(opted_in, functions)) or not only_tensors:
@@ -398,7 +398,7 @@ Call = Callable[..., Any]
 
 
 def compiled(session: Session, evidence: Evidence) -> Evidence:
-    """Compare the compiled call with the eager call, if ``torch.compile`` works."""
+    """If ``torch.compile`` works, compare the compiled call with the eager call."""
     if not _available():
         return evidence
     return asked(session, evidence, _compile_question, draws=False)
@@ -443,7 +443,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Disable logging inside a ``with`` block, because dynamo's exceptions contain the details."""
+    """Disable logging inside a ``with`` block, because dynamo's exceptions have all the details."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -86,8 +86,9 @@ def one_row(run: Run, i: int) -> list[Tensor]:
 # --------------------------------------------------------------------------------------------------
 # Make the same call with other lengths and numbers, to test explanations of a constant factor.
 #
-# A gradient that is twice the expected gradient for a 4×5 input has several explanations: a factor
-# of 2 in the formula, or the square root of the length 4. For a 3×5 input, these two differ.
+# A gradient that is twice the expected gradient for a 4×5 input can have several explanations, such
+# as a factor of 2 in the formula or the square root of the length 4. For a 3×5 input, these two
+# factors differ.
 # --------------------------------------------------------------------------------------------------
 
 MOST_LENGTHS = 4

@@ -1,4 +1,4 @@
-"""The baseline: a file that lists the known errors in a project that are not fixed yet.
+"""The baseline, a file that lists the known errors in a project that are not fixed yet.
 
 The file is sorted JSON with one entry for each Function and rule. It contains no numbers, so it
 changes only when a finding appears or disappears.

@@ -1,4 +1,4 @@
-"""Diagnose the Functions of a program on their recorded calls."""
+"""Diagnose a program's Functions, using their recorded calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PART = 1 / 4  # share of the time for one Function
 # These mistakes silently affect a program that differentiates twice.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
 
-# Results that are wrong for some cotangents but may be correct for others.
+# Families of rules about results that may be wrong for only some cotangents.
 OF_VALUES = ("linearity", "values")
 UNREDUCED = "unreduced-broadcast"
 RIGHT_HERE = (
@@ -61,7 +61,7 @@ class Recording:
         self._recorder = recorder
 
     def diagnose(self, *, seconds: float = SECONDS) -> ProgramDiagnosis:
-        """Examine every recorded Function on its recorded calls.
+        """Examine every recorded Function, using its recorded calls.
 
         Args:
             seconds: The time limit for the whole examination. Each Function may use a quarter of
@@ -124,13 +124,13 @@ def examine(
     Args:
         recorder: The recorder that watched the program.
         seconds: The time limit.
-        folder: The folder with the pyproject.toml that holds the declarations. If it has none, the
-            nearest parent folder with a pyproject.toml is used.
+        folder: The folder with the pyproject.toml that holds the declarations. If the folder has
+            none, ``examine`` uses the nearest parent folder that has one.
         claim: A callable that takes a Function's name and returns whether this process must examine
             the Function.
 
     Returns:
-        The result, with one row for each Function, and with notes.
+        The result, with notes and one row for each Function.
     """
     project = Project(folder or Path.cwd())
     patients = [_Patient(it, project, seconds * PART) for it in recorder.functions]
@@ -224,7 +224,7 @@ class _Patient:
             _arguments(call),
             surrogate=declared.surrogate,
             intentional=declared.intentional,
-            time_limit=0,  # a time limit for all passes together is already active
+            time_limit=0,  # a time limit for all passes is already in effect
         )
 
     def _take(self, call: RecordedCall, diagnosis: Diagnosis) -> None:
@@ -263,7 +263,7 @@ class _Patient:
         return False
 
     def row(self, seconds: float, interrupted: bool) -> FunctionVerdict:
-        """Return the Function's row of the table."""
+        """Return the Function's row in the table."""
         module, name = _split(self.seen)
         finding_lists = [diagnosis.findings for _, diagnosis in self.diagnoses]
         findings = tuple({it.rule: it for found in finding_lists for it in found}.values())
@@ -314,7 +314,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with warnings about second derivatives. The program might use them."""
+    """Convert silent errors in second derivatives to warnings. The program might be affected."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -346,7 +346,7 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
 
 
 def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
-    """Explain how to declare a deviation, if a finding is often caused by a deliberate design."""
+    """If a deliberate design often causes one of the findings, explain how to declare it."""
     first = findings[0]
     meant = ("acts_on_the_gradient_alone", "passes_grad_output")
     stated = tuple(it.rule for it in findings if it.evidence.get("stated_design"))
@@ -364,7 +364,7 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 
 
 def _arguments(call: RecordedCall) -> list[Any]:
-    """Return the arguments for the examination of a recorded call.
+    """Return the arguments for examining a recorded call.
 
     The arguments are copies, except for parameters that the call can also reach in another way, as
     in a checkpoint. The gradient of such a parameter must reach the parameter itself.

@@ -1,4 +1,4 @@
-"""The declarations about a project's Functions in its pyproject.toml."""
+"""The declarations in a project's pyproject.toml about its Functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Project:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.failure = ""  # why the declarations cannot be read, if this is a mistake
+        self.failure = ""  # why the declarations cannot be read, or "" if they can
         self._entries: Mapping[str, Any] = {}
         files = (place / "pyproject.toml" for place in (folder, *folder.parents))
         file = next((it for it in files if it.is_file()), None)

@@ -1,9 +1,9 @@
 """Record the calls of a program: a few small and distinct calls for each Function.
 
-A call is kept if autograd records it, which means that grad mode is on and at least one input
-requires grad. Its tensors are copied before the call, because ``forward`` may change them. Two
+The recorder keeps a call if autograd records it, which means that grad mode is on and at least one
+input requires grad. It copies the tensors before the call, because ``forward`` may change them. Two
 calls are distinct if their shapes, dtypes, ``requires_grad`` or plain values differ. If the tensors
-of a call are huge, smaller tensors are stored instead. Lengths that were equal stay equal.
+of a call are huge, the recorder stores smaller tensors instead. Equal lengths stay equal.
 
 The program must not notice the recording. The recording draws no random numbers, is not affected by
 the program's modes, and takes only a small part of the program's time. Once this time is used up,
@@ -36,15 +36,15 @@ from autograd_doctor._safe_repr import first_line
 MOST_CALLS = 3  # per Function
 MOST_STRUCTURES = 100  # distinct calls to one Function
 MOST_BYTES = 64 * 2**20  # all copies together
-WHOLE = 2**14  # largest call, in numbers, that is kept without reduction
+WHOLE = 2**14  # largest call, in elements, that is kept in full
 SMALL = 2**10  # largest size of a reduced call
 PATIENCE = 100  # calls in a row without a new structure, after which only some calls are inspected
 RAREST = 8**4 - 1
-FREE = 0.03  # seconds for the inspection of calls
-SHARE = 0.03  # share of the program's time for more inspections
+FREE = 0.03  # seconds for inspecting calls
+SHARE = 0.03  # share of the program's time for further inspections
 FEW = 8  # numbers in a call
 DEEPEST = 4  # nesting depth of lists
-LONGEST = 200  # elements of a list that are inspected
+LONGEST = 200  # maximum number of list elements to inspect
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 UNDER_TRANSFORM = "every call was inside a transform of torch.func"
@@ -114,7 +114,8 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """Count an inspection that found nothing new, and inspect fewer calls after many of them.
+        """Count an inspection that found nothing new, and inspect fewer calls after many such
+        inspections.
 
         First, inspect only every 8th call, then every 64th, and so on.
         """
@@ -124,7 +125,7 @@ class RecordedFunction:
 
     @property
     def best(self) -> list[RecordedCall]:
-        """The recorded calls, with the best call to examine first."""
+        """The recorded calls, sorted so that the best call to examine comes first."""
         return sorted(self.kept, key=lambda call: call.rank)
 
 
@@ -158,7 +159,7 @@ class Recorder:
         _interception.unwatch(self)
         self._watched += time.perf_counter() - self._since
 
-    # The interception calls these methods.
+    # ``_interception`` calls these methods.
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -396,7 +397,7 @@ def _unfit(args: tuple[Any, ...]) -> str:
 
 
 def _structure(value: Any, deepest: int = DEEPEST) -> Any:
-    """Return a key that tells calls apart without using the numbers in their tensors."""
+    """Return a key that distinguishes calls without using the numbers in their tensors."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.requires_grad, value.device
     if isinstance(value, _PLAIN_VALUES):
@@ -418,7 +419,7 @@ def _without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies of tensors. A copy of a huge tensor has smaller lengths.
+# Copies of tensors. The copy of a huge tensor is smaller.
 # --------------------------------------------------------------------------------------------------
 
 Lengths = Mapping[int, int]  # maps each large length to a smaller one
@@ -462,7 +463,7 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
     """Map lengths to smaller ones that keep their order and remainder modulo a power of 2.
 
-    Different lengths stay different, so that a transposed or broadcast dim remains visible.
+    Different lengths stay different so that a transposed or broadcast dim remains visible.
     """
     tensors = list(_tensors(args))
     lengths = sorted({length for tensor in tensors for length in tensor.shape})

@@ -53,8 +53,8 @@ def run_program(
         steps: The maximum number of optimizer steps, if any.
 
     Returns:
-        How the program ended. If an exception ended it, the exception has already been printed as
-        Python would print it.
+        How the program ended. If an exception ended it, this function has already printed the
+        exception as Python would.
     """
     try:
         with _terminable(), _at_most_seconds(seconds), _at_most_steps(steps):
@@ -127,7 +127,7 @@ def _put_first(folder: str) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that the recorded calls can still be examined."""
+    """Turn SIGTERM into an exception so that the recorded calls can still be examined."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated
@@ -145,7 +145,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _at_most_seconds(seconds: float | None) -> Iterator[None]:
-    """After this many seconds, raise :class:`Stop` in the program, and repeat this every second."""
+    """After this many seconds, raise :class:`Stop` in the program, and again every second."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return

@@ -1,4 +1,4 @@
-"""Watch a whole program, from before it imports PyTorch, and examine its calls.
+"""Watch a whole program, starting before it imports PyTorch, and examine its calls.
 
 This module does not import PyTorch until the program has imported it. No function in this module
 raises an error. If something fails, a sentence below the table reports it.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Watching:
-    """Record the calls that this process makes from :meth:`start` to :meth:`stop`."""
+    """Record the calls that this process makes between :meth:`start` and :meth:`stop`."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
@@ -95,8 +95,9 @@ def conclude(
         update: Whether to update the baseline first.
 
     Returns:
-        The combined result, and whether a strict run must fail. It must if there are new errors, or
-        if the baseline could not be read. If this module failed, the result contains a note.
+        The combined result, and whether a strict run must fail. A strict run must fail if there are
+        new errors or if the baseline could not be read. If this module failed, the result contains
+        a note.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
@@ -140,7 +141,7 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function with which several processes divide the Functions among themselves.
+    """Return a function that lets several processes divide the Functions among themselves.
 
     The process that first creates the file for a Function examines the Function.
     """
