@@ -13,10 +13,10 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
-# .limited: this thread is already inside a limit; .listening: the signal handler is set.
+# .listening: the signal handler is set; .stopwatches: of the limits around the running code
 _running = threading.local()
 _AGAIN = 1.0  # seconds until code that swallowed the exception is interrupted again
 _SOON = 0.005  # seconds to wait if Python would swallow the exception now
@@ -38,7 +38,7 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     In the main thread, a timer signal interrupts the block. In other threads and on Windows, a
     watchdog thread interrupts it. Both interrupt only Python code, so a long call into compiled
     code finishes first. Afterwards, restore the previous signal handler and timer. A limit inside
-    another limit has no effect: the outer limit applies.
+    another limit applies only if it ends first.
 
     Args:
         seconds: The limit on CPU time; 0 means no limit.
@@ -47,36 +47,38 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     Yields:
         Whether this limit applies, rather than an outer limit.
     """
-    if not seconds or getattr(_running, "limited", False):
+    outer = _stopwatches()
+    if not seconds or (outer and outer[-1].left <= seconds):
         yield False
         return
-    _running.limited = True
+    stopwatch = _Stopwatch(seconds, patience)
+    _running.stopwatches = (*outer, stopwatch)
+    interrupting = _by_signal if _has_signal() else _by_watchdog
     try:
-        with _interrupting(seconds, patience):
+        with interrupting(stopwatch):
             yield True
     finally:
-        _running.limited = False
+        _running.stopwatches = outer
+
+
+def _stopwatches() -> tuple[_Stopwatch, ...]:
+    """Return the stopwatches of all limits around the running code, innermost last."""
+    return getattr(_running, "stopwatches", ())
 
 
 @contextmanager
-def _interrupting(seconds: float, patience: float) -> Iterator[None]:
-    if _has_signal():
-        with _by_signal(seconds, patience):
-            yield
-    else:
-        with _by_watchdog(seconds, patience):
-            yield
-
-
-@contextmanager
-def _by_signal(seconds: float, patience: float) -> Iterator[None]:
+def _by_signal(stopwatch: _Stopwatch) -> Iterator[None]:
     with _listening():
-        _running.stopwatch = _Stopwatch(seconds, patience)
-        signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, _AGAIN))
+        _set_timer(stopwatch.limit)
         try:
             yield
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            *outer, _ = _stopwatches()
+            _set_timer(max(_SOON, outer[-1].left) if outer else 0.0)
+
+
+def _set_timer(seconds: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, _AGAIN))
 
 
 @contextmanager
@@ -91,11 +93,10 @@ def many_limits() -> Iterator[None]:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """Suspend the time limit during an import, because interrupting it would break the module."""
-    if getattr(_running, "limited", False):
-        with _running.stopwatch.stopped():
-            yield
-    else:
+    """Suspend all time limits during an import, because interrupting it would break the module."""
+    with ExitStack() as stopped:
+        for stopwatch in _stopwatches():
+            stopped.enter_context(stopwatch.stopped())
         yield
 
 
@@ -120,7 +121,7 @@ def _listening() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    if not _running.stopwatch.is_up:
+    if not any(stopwatch.is_up for stopwatch in _stopwatches()):
         return
     if _swallows(frame):
         signal.setitimer(signal.ITIMER_REAL, _SOON, _AGAIN)
@@ -165,10 +166,25 @@ class _Stopwatch:
 
     @property
     def is_up(self) -> bool:
-        computed = time.process_time() - self._computing
-        waited = time.monotonic() - self._waiting
-        enough = computed >= _NEARLY * self.limit or waited >= self._patience * self.limit
+        enough = self._computed >= _NEARLY * self.limit or self._waited >= self._longest
         return enough and not self._stopped
+
+    @property
+    def left(self) -> float:
+        """The seconds until the limit at the earliest."""
+        return min(self.limit - self._computed, self._longest - self._waited)
+
+    @property
+    def _longest(self) -> float:
+        return self._patience * self.limit
+
+    @property
+    def _computed(self) -> float:
+        return time.process_time() - self._computing
+
+    @property
+    def _waited(self) -> float:
+        return time.monotonic() - self._waiting
 
 
 def _has_signal() -> bool:
@@ -177,9 +193,9 @@ def _has_signal() -> bool:
 
 
 @contextmanager
-def _by_watchdog(seconds: float, patience: float) -> Iterator[None]:
+def _by_watchdog(stopwatch: _Stopwatch) -> Iterator[None]:
     thread, done, raised = threading.get_ident(), threading.Event(), threading.Event()
-    stopwatch = _running.stopwatch = _Stopwatch(seconds, patience)
+    seconds = stopwatch.limit
 
     def watch() -> None:
         wait = seconds

@@ -4,11 +4,14 @@ A solver that iterates to a tolerance returns an inexact result. ``backward`` re
 of the exact solution, but finite differences of ``forward`` give the derivative of the approximate
 solution. The two derivatives agree only to a few digits, even though ``backward`` is correct.
 
-Three signs reveal a solver:
+Four signs reveal a solver:
 
 1. One line repeatedly reads numbers from tensors, to decide whether to continue.
 2. ``backward`` is also a solver, so it is linear in ``grad_output`` only to a few digits.
 3. The values of ``forward`` jump slightly at inputs where the solver needs one more iteration.
+
+4. A line of Python runs a different number of times for other values, as in a loop that stops at a
+   tolerance. The numbers may be NumPy arrays.
 
 In the third case, a long finite-difference step averages over the jumps, so its slope agrees better
 with the gradient than the slope of a short step. If a long step does not agree better, the jump is
@@ -22,7 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -46,10 +49,12 @@ LINES = 2
 POINTS = 64  # number of points on a line from the example to another input
 SUSPECTS = 3  # number of intervals per line that are searched for a jump
 HALVINGS = 30
-# size of a solver's jump: larger than float32 rounding, smaller than a quantizer's step
-SMALLEST, LARGEST = 3e-6, 1e-2
+# size of a solver's jump: larger than float64 rounding, smaller than a quantizer's step
+SMALLEST, LARGEST = 1e-11, 1e-2
+ROUNDED = 3e-6  # larger than float32 rounding
 DIGITS = 1e-4  # relative resolution; 16-bit dtypes are coarser
-READS = 3  # reads by one line; fewer reads do not indicate a loop
+READS = 3  # reads by one line, or runs of it; fewer do not indicate a loop
+OTHERS = 4  # number of other inputs whose loops are counted
 
 
 def inexact(
@@ -66,7 +71,7 @@ def inexact(
     off = min(short, *long)
     if off > CLOSE:
         return found
-    solves = _nearly_linear(found) or _reads_numbers(session)
+    solves = _nearly_linear(found) or _reads_numbers(session) or _repeats(session, found, values)
     if not solves and not (min(long) < short / CLOSER and _jumps(session, found, values)):
         return found
     return replace(found, values=replace(found.values, inexact=off))
@@ -116,7 +121,7 @@ def _nearly_linear(found: Evidence) -> bool:
         for once, twice in pairs
         if once is not None and twice is not None and size(twice) > 0
     ]
-    return bool(off) and SMALLEST < max(off) < LARGEST
+    return bool(off) and ROUNDED < max(off) < LARGEST
 
 
 def _reads_numbers(session: Session) -> bool:
@@ -127,6 +132,46 @@ def _reads_numbers(session: Session) -> bool:
             between=reading.begin_backward,
         )
     return max(reading.lines.values(), default=0) >= READS
+
+
+class _CountedLines:
+    """Count how often each line runs inside a ``with`` block, except in PyTorch and the doctor."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[CodeType, int]] = Counter()
+
+    def __enter__(self) -> Counter[tuple[CodeType, int]]:
+        self._before = sys.gettrace()
+        sys.settrace(self._on_call)
+        return self.counts
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _on_call(self, frame: FrameType, _event: str, _arg: object) -> Any:
+        module = str(frame.f_globals.get("__name__", ""))
+        return None if module.startswith(_OURS) else self._on_line
+
+    def _on_line(self, frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "line":
+            self.counts[frame.f_code, frame.f_lineno] += 1
+        return self._on_line
+
+
+_OURS = ("torch.", "autograd_doctor.")
+
+
+def _repeats(session: Session, found: Evidence, values: Values) -> bool:
+    """Whether a loop in the code of ``forward`` ends earlier or later for other values."""
+    rng = generator(session.seed, Stream.LINES)
+    example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
+    counts: list[Counter[tuple[CodeType, int]]] = []
+    for inputs in (example, *(varied(example, rng) for _ in range(OTHERS))):
+        with _CountedLines() as counted:
+            values(copied(inputs))
+        counts.append(counted)
+    often = {line for counted in counts for line, times in counted.items() if times >= READS}
+    return any(len({counted[line] for counted in counts}) > 1 for line in often)
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:

@@ -223,14 +223,14 @@ def _stairs(evidence: Evidence) -> Match | None:
         if told is not None:
             return Match(
                 f"{found.names[k]} is less precise than float64: it changes in steps, as a float32 "
-                "result does.",
+                "result or the result of a loop with a tolerance does.",
                 {"witness": told},
                 hint="Find the line that casts to float32, for example `.float()` or a NumPy "
-                "operation. To use float32 for 16-bit inputs and float64 for float64 inputs, cast "
-                "to `torch.promote_types(x.dtype, torch.float32)`. If you can compute only in "
-                "float32, pass `reference=f`, where `f` computes the same in float64 with PyTorch "
-                "operations: finite differences of a float32 `forward` cannot show small errors of "
-                "`backward`.",
+                "operation, or the tolerance at which a loop stops. To use float32 for 16-bit "
+                "inputs and float64 for float64 inputs, cast to `torch.promote_types(x.dtype, "
+                "torch.float32)`. If you can compute only in float32, pass `reference=f`, where "
+                "`f` computes the same in float64 with PyTorch operations: finite differences of a "
+                "float32 `forward` cannot show small errors of `backward`.",
             )
     return None
 
