@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -330,3 +331,13 @@ def test_a_page_loads_no_search_index_and_no_script_before_its_text(tmp_path: Pa
         '<img src="_images/a.svg" alt="a" fetchpriority="high">'
         '<img src="_images/b.svg" alt="b" loading="lazy">'
     )
+
+
+def test_the_search_page_runs_its_scripts_in_the_order_of_the_page(tmp_path: Path) -> None:
+    scripts = ["doctools.js", "searchtools.js", "searchindex.js"]
+    (tmp_path / "search.html").write_text("".join(f'<script src="{s}"></script>' for s in scripts))
+
+    lighten(tmp_path)
+
+    found = re.findall(r'<script (\w+) src="([^"]*)"', (tmp_path / "search.html").read_text())
+    assert found == [("defer", script) for script in scripts]

@@ -51,7 +51,7 @@ def _lighter(text: str, page: Path) -> str:
         if name == _AT_ONCE:
             code = (page.parent / match["file"].partition("?")[0]).read_text(encoding="utf-8")
             return f"<script>{code}</script>\n"
-        if name in _SEARCH or "defer" in match["rest"]:
+        if "defer" in match["rest"]:
             return match[0]
         return f"<script defer {match['rest']}></script>\n"
 

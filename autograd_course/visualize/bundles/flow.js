@@ -224,12 +224,14 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget but its native controls. */
-  keys() {
-    return {
+  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  keys(target) {
+    if (target.matches("input, select")) return {};
+    const steps = {
       ArrowRight: () => this.forward(), ArrowLeft: () => this.go(this.step - 1),
-      Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
+      Home: () => this.go(0), End: () => this.go(this.last),
     };
+    return target.matches("button, summary") ? steps : { ...steps, " ": () => this.toggle() };
   }
 }
 
@@ -1100,9 +1102,8 @@ class Flow {
   pressed(event) {
     const pane = this.panes.find(({ element }) => element.contains(event.target));
     const onCard = Boolean(pane?.drawing.holds(event.target));
-    const native = event.target.matches("button, input, select, summary");
     const actions = {
-      ...(!native && this.player.keys()),
+      ...this.player.keys(event.target),
       ...pane?.keys(onCard),
       Escape: () => {
         this.unfoldTools(false);

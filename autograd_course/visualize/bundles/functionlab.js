@@ -224,12 +224,14 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget but its native controls. */
-  keys() {
-    return {
+  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  keys(target) {
+    if (target.matches("input, select")) return {};
+    const steps = {
       ArrowRight: () => this.forward(), ArrowLeft: () => this.go(this.step - 1),
-      Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
+      Home: () => this.go(0), End: () => this.go(this.last),
     };
+    return target.matches("button, summary") ? steps : { ...steps, " ": () => this.toggle() };
   }
 }
 
@@ -830,7 +832,7 @@ class Lab {
   }
 
   pressed(event) {
-    const action = !event.target.matches("button, input, select") && this.player.keys()[event.key];
+    const action = this.player.keys(event.target)[event.key];
     if (!action) return;
     event.preventDefault();
     action();

@@ -224,12 +224,14 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget but its native controls. */
-  keys() {
-    return {
+  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  keys(target) {
+    if (target.matches("input, select")) return {};
+    const steps = {
       ArrowRight: () => this.forward(), ArrowLeft: () => this.go(this.step - 1),
-      Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
+      Home: () => this.go(0), End: () => this.go(this.last),
     };
+    return target.matches("button, summary") ? steps : { ...steps, " ": () => this.toggle() };
   }
 }
 
@@ -707,8 +709,7 @@ class MemoryTimeline {
   }
 
   pressed(event) {
-    if (event.target.matches("button, input")) return;
-    const actions = this.player.keys();
+    const actions = this.player.keys(event.target);
     if (!(event.key in actions)) return;
     event.preventDefault();
     actions[event.key]();

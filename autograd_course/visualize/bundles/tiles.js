@@ -224,12 +224,14 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget but its native controls. */
-  keys() {
-    return {
+  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  keys(target) {
+    if (target.matches("input, select")) return {};
+    const steps = {
       ArrowRight: () => this.forward(), ArrowLeft: () => this.go(this.step - 1),
-      Home: () => this.go(0), End: () => this.go(this.last), " ": () => this.toggle(),
+      Home: () => this.go(0), End: () => this.go(this.last),
     };
+    return target.matches("button, summary") ? steps : { ...steps, " ": () => this.toggle() };
   }
 }
 
@@ -721,8 +723,8 @@ class AttentionView {
   }
 
   pressed(event) {
-    const native = event.target.matches("button, input, select"), keys = this.player.keys();
-    if (native || !(event.key in keys)) return;
+    const keys = this.player.keys(event.target);
+    if (!(event.key in keys)) return;
     event.preventDefault();
     keys[event.key]();
   }

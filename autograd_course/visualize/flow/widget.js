@@ -809,9 +809,8 @@ class Flow {
   pressed(event) {
     const pane = this.panes.find(({ element }) => element.contains(event.target));
     const onCard = Boolean(pane?.drawing.holds(event.target));
-    const native = event.target.matches("button, input, select, summary");
     const actions = {
-      ...(!native && this.player.keys()),
+      ...this.player.keys(event.target),
       ...pane?.keys(onCard),
       Escape: () => {
         this.unfoldTools(false);

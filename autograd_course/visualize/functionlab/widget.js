@@ -373,7 +373,7 @@ class Lab {
   }
 
   pressed(event) {
-    const action = !event.target.matches("button, input, select") && this.player.keys()[event.key];
+    const action = this.player.keys(event.target)[event.key];
     if (!action) return;
     event.preventDefault();
     action();

@@ -416,8 +416,7 @@ class MemoryTimeline {
   }
 
   pressed(event) {
-    if (event.target.matches("button, input")) return;
-    const actions = this.player.keys();
+    const actions = this.player.keys(event.target);
     if (!(event.key in actions)) return;
     event.preventDefault();
     actions[event.key]();

@@ -430,8 +430,8 @@ class AttentionView {
   }
 
   pressed(event) {
-    const native = event.target.matches("button, input, select"), keys = this.player.keys();
-    if (native || !(event.key in keys)) return;
+    const keys = this.player.keys(event.target);
+    if (!(event.key in keys)) return;
     event.preventDefault();
     keys[event.key]();
   }

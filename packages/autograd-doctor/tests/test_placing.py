@@ -83,6 +83,29 @@ def compute(seconds: float) -> None:
         pass
 
 
+def test_a_limit_inside_a_longer_one_ends_first_and_leaves_the_longer_one() -> None:
+    applies, ends = [], []
+
+    def compute_within(seconds: float) -> None:
+        with time_limit(seconds) as each:
+            applies.append(each)
+            compute(5)
+
+    def both() -> None:
+        with pytest.raises(TimeUp):
+            compute_within(0.2)
+        ends.append(time.process_time() - begun)
+        compute_within(5)
+
+    begun = time.process_time()
+    with pytest.raises(TimeUp), time_limit(0.8):
+        both()
+    ends.append(time.process_time() - begun)
+
+    assert applies == [True, False]
+    assert ends[0] < 0.7 < ends[1] + 0.1 < 1.9
+
+
 def test_what_is_untimed_is_left_out_of_the_limit_around_it() -> None:
     def both() -> None:
         with untimed():

@@ -321,17 +321,19 @@ def test_a_file_that_cannot_be_written_is_a_sentence(suite: pytest.Pytester) -> 
         (watching, "merged", "it could not report"),
     ],
 )
-def test_a_fault_of_ours_is_a_sentence(
+def test_a_fault_of_ours_is_a_sentence_and_fails_a_strict_run_only(
     module: Any, name: str, what: str, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*args: Any, **options: Any) -> None:
         raise KeyError("ours")
 
     monkeypatch.setattr(module, name, fail)
-    ran = short(suite, "--doctor=strict")
+    ran, strict = short(suite, "--doctor"), short(suite, "--doctor=strict")
 
-    assert ran.ret == 0
-    ran.stdout.fnmatch_lines([f"autograd-doctor failed: {what} (KeyError: 'ours')."])
+    assert (ran.ret, strict.ret) == (0, 1)
+    for each in (ran, strict):
+        each.stdout.fnmatch_lines([f"autograd-doctor failed: {what} (KeyError: 'ours')."])
+    strict.stdout.fnmatch_lines(["With --doctor=strict the run fails: the examination failed."])
 
 
 # The baseline file
@@ -356,6 +358,17 @@ def test_a_baseline_is_sorted_and_keeps_what_was_not_examined(tmp_path: Path) ->
         ("module.A", "constant-factor"),
         ("module.B", "non-finite"),
     }
+
+
+def test_an_error_that_is_gone_from_an_examined_function_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "known.json"
+    write_baseline(path, diagnosis(("A", "x"), ("A", "y"), ("B", "z")))
+    found, fails = conclude([diagnosis(("A", "x"))], json=None, baseline=path, update=False)
+
+    assert not fails
+    assert found.notes == (
+        "The baseline lists what this run did not find: y of module.A. Update it.",
+    )
 
 
 def test_a_folder_is_no_baseline(tmp_path: Path) -> None:

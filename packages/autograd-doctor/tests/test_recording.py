@@ -469,6 +469,15 @@ def test_a_solution_that_float64_or_a_small_change_replaces_by_another_is_no_err
     assert calls.diagnose().rows[0].verdict.startswith("⚠ gradient-mismatch")
 
 
+def test_a_silent_second_derivative_is_reported_if_the_program_asks_for_it() -> None:
+    with recording() as calls:
+        penalized()
+
+    result = calls.diagnose()
+    assert "silent-double-backward: The gradient of" in result.rows[0].report
+    assert result.ok
+
+
 def test_an_operator_is_listed_by_its_name_where_its_backward_is_defined() -> None:
     with recording() as calls:
         scaled_square(leaf()).sum().backward()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from autograd_doctor import CannotDiagnoseError, diagnose
@@ -20,6 +23,7 @@ from autograd_doctor.finding import Finding
 from cases.first_order import SwishFixed
 from cases.making import POSITIVE, X, draw, raw, saving
 from torch import Tensor
+from torch.autograd import Function
 
 
 def finding(rule: str, severity: str = "error") -> Finding:
@@ -366,3 +370,49 @@ def test_a_limit_waits_for_the_end_of_a_finalizer(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TimeUp), time_limit(0.1):
         call()
     assert (ended, unraisable) == (["finalizer"], [])
+
+
+def inverse(solve: Callable[[Any, float], Any], factor: float = 1.0) -> type[Function]:
+    """Return a Function that solves ``y + a·tanh(y) = x`` for y in NumPy."""
+
+    class Inverse(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, a: float) -> Tensor:
+            y = torch.from_numpy(solve(x.detach().numpy(), a))
+            ctx.save_for_backward(y)
+            ctx.a = a
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+            (y,) = ctx.saved_tensors
+            return factor * grad_output / (1 + ctx.a * (1 - torch.tanh(y) ** 2)), None
+
+    return Inverse
+
+
+def bisected(x: Any, a: float) -> Any:
+    low, high = x - a, x + a
+    while np.max(high - low) > 1e-6:
+        middle = (low + high) / 2
+        above = middle + a * np.tanh(middle) > x
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return (low + high) / 2
+
+
+def iterated(x: Any, a: float) -> Any:
+    y, last = x, np.inf
+    while np.max(np.abs(y - last)) > 1e-4:
+        y, last = x - a * np.tanh(y), y
+    return y
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("solve", [bisected, iterated])
+def test_a_solver_in_numpy_is_right_up_to_its_tolerance(
+    solve: Callable[[Any, float], Any], seed: int
+) -> None:
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(seed)).double()
+
+    assert diagnose(inverse(solve), (x, 0.5), repair=False).ok
+    assert diagnose(inverse(solve, 1.1), (x, 0.5), repair=False).ok is False

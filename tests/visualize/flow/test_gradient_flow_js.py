@@ -140,6 +140,13 @@ def test_keys_step(page: Page, keys: list[str], arrived: int) -> None:
     assert step(page) == arrived
 
 
+def test_keys_step_after_a_click_on_a_button_too(page: Page) -> None:
+    page.get_by_role("button", name="Last step").click()
+    page.keyboard.press("ArrowLeft")
+
+    assert step(page) == 9
+
+
 def test_no_key_leaves_the_widget(page: Page) -> None:
     card(page, "x").focus()
     for key in ("d", "d", "ArrowDown", "Enter", "Escape", " "):

@@ -119,18 +119,20 @@ class ProgramDiagnosis:
     is correct for this program but wrong for other inputs.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
-    about calls that were left out.
+    about calls that were left out. ``broken`` is true if the examination itself failed, or if a
+    declaration could not be used. A row for each Function may then be missing.
     """
 
     rows: tuple[FunctionVerdict, ...] = ()
     notes: tuple[str, ...] = ()
+    broken: bool = False
 
     @property
     def ok(self) -> bool | None:
         """``False`` if a Function is wrong, ``None`` if a Function could not be examined, and
         ``True`` otherwise.
         """
-        verdicts = {row.ok for row in self.rows}
+        verdicts = {row.ok for row in self.rows} | ({None} if self.broken else set())
         return False if False in verdicts else None if None in verdicts else True
 
     @property
@@ -217,14 +219,22 @@ def plain(value: Any) -> Any:
 
 def packed(diagnosis: ProgramDiagnosis) -> str:
     """Convert a diagnosis to a string for another process, which reads it with :func:`unpacked`."""
-    return json.dumps(plain({"rows": [*map(asdict, diagnosis.rows)], "notes": diagnosis.notes}))
+    return json.dumps(
+        plain(
+            {
+                "rows": [*map(asdict, diagnosis.rows)],
+                "notes": diagnosis.notes,
+                "broken": diagnosis.broken,
+            }
+        )
+    )
 
 
 def unpacked(text: str) -> ProgramDiagnosis:
     """Return the diagnosis from a string that :func:`packed` returned."""
     data = json.loads(text)
     rows = tuple(_row(**row) for row in data["rows"])
-    return ProgramDiagnosis(rows, tuple(data["notes"]))
+    return ProgramDiagnosis(rows, tuple(data["notes"]), data["broken"])
 
 
 def _row(*, findings: list[dict[str, Any]], **others: Any) -> FunctionVerdict:
@@ -238,12 +248,14 @@ def merged(parts: Iterable[ProgramDiagnosis]) -> ProgramDiagnosis:
     """Combine the diagnoses of several processes, and add up their call counts."""
     rows: dict[tuple[str, str], FunctionVerdict] = {}
     notes: dict[str, None] = {}
+    broken = False
     for part in parts:
+        broken |= part.broken
         notes |= dict.fromkeys(part.notes)
         for row in part.rows:
             key = (row.function, row.where)
             rows[key] = _both(rows[key], row) if key in rows else row
-    return ProgramDiagnosis(tuple(rows[key] for key in sorted(rows)), tuple(notes))
+    return ProgramDiagnosis(tuple(rows[key] for key in sorted(rows)), tuple(notes), broken)
 
 
 def _both(one: FunctionVerdict, other: FunctionVerdict) -> FunctionVerdict:

@@ -169,7 +169,7 @@ class Doctor:
 
         options = self._config.option
         self._result, fails = conclude(
-            [*self._parts, ProgramDiagnosis(notes=tuple(self._notes))],
+            [*self._parts, ProgramDiagnosis(notes=tuple(self._notes), broken=bool(self._notes))],
             json=options.doctor_json,
             baseline=options.doctor_baseline,
             update=options.doctor_update_baseline,

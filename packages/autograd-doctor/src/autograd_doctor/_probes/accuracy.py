@@ -23,6 +23,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from types import CodeType, FrameType
@@ -54,6 +55,7 @@ SMALLEST, LARGEST = 1e-11, 1e-2
 ROUNDED = 3e-6  # larger than float32 rounding
 DIGITS = 1e-4  # relative resolution; 16-bit dtypes are coarser
 READS = 3  # reads by one line, or runs of it; fewer do not indicate a loop
+SMALLER = 1 / 128  # a loop that stops at an absolute tolerance then ends earlier
 OTHERS = 4  # number of other inputs whose loops are counted
 
 
@@ -162,16 +164,20 @@ _OURS = ("torch.", "autograd_doctor.")
 
 
 def _repeats(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether a loop in the code of ``forward`` ends earlier or later for other values."""
+    """Whether a loop in the code of ``forward`` ends earlier or later for other values.
+
+    A loop that does not run at all for some values may be a branch with a loop of fixed length.
+    """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
     counts: list[Counter[tuple[CodeType, int]]] = []
-    for inputs in (example, *(varied(example, rng) for _ in range(OTHERS))):
-        with _CountedLines() as counted:
+    smaller = [v * SMALLER if i in found.wanted else v for i, v in enumerate(example)]
+    for inputs in (example, smaller, *(varied(example, rng) for _ in range(OTHERS))):
+        with _CountedLines() as counted, suppress(Exception):  # outside the domain of forward
             values(copied(inputs))
         counts.append(counted)
     often = {line for counted in counts for line, times in counted.items() if times >= READS}
-    return any(len({counted[line] for counted in counts}) > 1 for line in often)
+    return any(len({counted[line] for counted in counts} - {0}) > 1 for line in often)
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:

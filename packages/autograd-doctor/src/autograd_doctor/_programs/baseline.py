@@ -48,7 +48,17 @@ def why_it_fails(found: ProgramDiagnosis, baseline: Path | None) -> str:
     count = len(found.new)
     what = "1 error is" if count == 1 else f"{count} errors are"
     where = "the baseline" if baseline else "a baseline"
-    return f"{what} not in {where}" if count else "the baseline could not be read"
+    if count:
+        return f"{what} not in {where}"
+    return "the examination failed" if found.broken else "the baseline could not be read"
+
+
+def no_longer_found(found: ProgramDiagnosis, known: Known) -> str:
+    """Return a sentence about the baseline's errors that the examined Functions no longer show."""
+    examined = {row.function: row.errors for row in found.rows if row.ok is not None}
+    gone = sorted(it for it in known if it[0] in examined and it[1] not in examined[it[0]])
+    listed = ", ".join(f"{rule} of {function}" for function, rule in gone)
+    return f"The baseline lists what this run did not find: {listed}. Update it." if gone else ""
 
 
 def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:

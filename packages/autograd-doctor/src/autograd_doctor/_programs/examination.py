@@ -148,7 +148,9 @@ def examine(
         *(RIGHT_HERE.format(_split(it.seen)[1]) for it in patients if it.wrong_elsewhere),
         *([f"For lack of time, {left_out} recorded calls were not examined."] if left_out else []),
     )  # fmt: skip
-    return ProgramDiagnosis(tuple(sorted(rows, key=lambda row: (row.function, row.where))), notes)
+    broken = bool(project.failure or recorder.failure) or any(it.misdeclared for it in patients)
+    rows.sort(key=lambda row: (row.function, row.where))
+    return ProgramDiagnosis(tuple(rows), notes, broken)
 
 
 def _examine_in_rounds(patients: Sequence[_Patient], deadline: float, claim: Claim) -> None:
@@ -178,6 +180,7 @@ class _Patient:
     wrong_elsewhere: tuple[RecordedCall, Diagnosis] | None = None
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
+    misdeclared: bool = False
 
     def __post_init__(self) -> None:
         self.calls = self.seen.best
@@ -209,6 +212,7 @@ class _Patient:
             self.failures.append(f"diagnose did not end within {limit:.0f} s")
             self.seconds = 0
         except (CannotDiagnoseError, DeclarationError) as error:
+            self.misdeclared |= isinstance(error, DeclarationError)
             self.failures.append(str(error))
         except USERS as error:
             self.failures.append(f"diagnose failed: {type(error).__name__}: {first_line(error)}")
@@ -299,7 +303,8 @@ class _Patient:
         """Return the first diagnosis with a warning about wrong values on other inputs."""
         for call, diagnosis in self.diagnoses:
             warned = [it.rule for it in diagnosis.findings if it.severity == "warning"]
-            if any(RULES[rule].family in OF_VALUES for rule in warned):
+            twice = call.create_graph and any(rule in SILENT for rule in warned)
+            if twice or any(RULES[rule].family in OF_VALUES for rule in warned):
                 return call, diagnosis
         return None
 

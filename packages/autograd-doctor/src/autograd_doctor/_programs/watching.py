@@ -12,7 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autograd_doctor._programs.baseline import BaselineError, read_baseline, write_baseline
+from autograd_doctor._programs.baseline import (
+    BaselineError,
+    no_longer_found,
+    read_baseline,
+    write_baseline,
+)
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor._when_imported import when_imported
 from autograd_doctor.program import ProgramDiagnosis, merged
@@ -60,14 +65,15 @@ class Watching:
         found = ProgramDiagnosis()
         if self._recorder is None:
             notes = self._failures or [_why_nothing()]
-            return replace(found, notes=tuple(notes))
+            return replace(found, notes=tuple(notes), broken=bool(self._failures))
         try:
             from autograd_doctor._programs.examination import examine
 
             found = examine(self._recorder, seconds=seconds, folder=folder, claim=claim)
         except Exception as error:
             self._fail("it could not examine the recorded calls", error)
-        return replace(found, notes=(*found.notes, *self._failures))
+        broken = found.broken or bool(self._failures)
+        return replace(found, notes=(*found.notes, *self._failures), broken=broken)
 
     def _fail(self, what: str, error: Exception) -> None:
         self._failures.append(_failure(what, error))
@@ -96,16 +102,17 @@ def conclude(
 
     Returns:
         The combined result, and whether a strict run must fail. A strict run must fail if there are
-        new errors or if the baseline could not be read. If this module failed, the result contains
-        a note.
+        new errors, if the baseline could not be read, or if the examination failed. In the last
+        case, the result contains a note.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
         if json is not None:
             found = _written(found, json)
     except Exception as error:
-        return ProgramDiagnosis(notes=(_failure("it could not report", error),)), False
-    return found, bool(found.new) or not readable
+        note = _failure("it could not report", error)
+        return ProgramDiagnosis(notes=(note,), broken=True), True
+    return found, bool(found.new) or not readable or found.broken
 
 
 def _compared(
@@ -119,7 +126,10 @@ def _compared(
             entries = write_baseline(baseline, found)
             errors = "1 error" if entries == 1 else f"{entries} errors"
             found = _noted(found, f"The baseline {baseline} was written ({errors}).")
-        return found.compared(read_baseline(baseline)), True
+        known = read_baseline(baseline)
+        if gone := no_longer_found(found, known):
+            found = _noted(found, gone)
+        return found.compared(known), True
     except BaselineError as error:
         return _noted(found, f"{error} Which errors are new could not be examined."), False
 
