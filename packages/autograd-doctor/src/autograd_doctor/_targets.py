@@ -123,7 +123,16 @@ def _imported(name: str, shown: str) -> ModuleType:
             ) from None
         raise raised(f"Importing {shown}", error) from error
     except (Exception, SystemExit) as error:  # a script without a main guard may exit at import
-        raise raised(f"Importing {shown}", error) from error
+        problem = raised(f"Importing {shown}", error)
+        if isinstance(error, SyntaxError):
+            raise problem from error
+        raise NotUnderstoodError(f"{problem} {GUARD}") from error
+
+
+GUARD = (
+    'If the file calls its own code, put the calls below `if __name__ == "__main__":`, or examine '
+    "the whole script with autograd-doctor run."
+)
 
 
 def _modules_beside(name: str) -> Iterator[str]:
