@@ -50,9 +50,9 @@ LINES = 2
 POINTS = 64  # number of points on a line from the example to another input
 SUSPECTS = 3  # number of intervals per line that are searched for a jump
 HALVINGS = 30
-# size of a solver's jump: larger than float64 rounding, smaller than a quantizer's step
-SMALLEST, LARGEST = 1e-11, 1e-2
-ROUNDED = 3e-6  # larger than float32 rounding
+# size of a solver's jump: larger than one float32 rounding, smaller than a quantizer's step
+SMALLEST, LARGEST = 4e-7, 1e-2
+ROUNDED = 3e-6  # larger than the rounding of several float32 operations
 DIGITS = 1e-4  # relative resolution; 16-bit dtypes are coarser
 READS = 3  # reads by one line, or runs of it; fewer do not indicate a loop
 SMALLER = 1 / 128  # a loop that stops at an absolute tolerance then ends earlier
