@@ -64,7 +64,7 @@ class TrainingComparison:
         return self.step >= STEPS or bool(self.notice)
 
     def advance(self) -> None:
-        """Train each net for a few steps. An exception ends the comparison with a notice."""
+        """Train each net for a few steps. After an exception, show a notice and end."""
         with preserve_global_state(self.step):
             torch.set_num_threads(1)  # in a net this small, threads usually wait for each other
             for i, estimator in enumerate(self.estimators):

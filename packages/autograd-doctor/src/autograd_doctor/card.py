@@ -329,7 +329,7 @@ def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, str]]:
-    """Yield the clue, unless the repair says more.
+    """Yield the clue unless the repair is more specific.
 
     A complete repair says more than a clue about ``backward``, and more than a clue that explains
     the gradient only up to a constant factor.

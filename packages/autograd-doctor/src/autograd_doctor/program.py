@@ -50,7 +50,7 @@ class FunctionVerdict:
 
     @property
     def function(self) -> str:
-        """The full name, as in ``package.module.Name``, or in ``mylib::square`` for an operator."""
+        """The full name, such as ``package.module.Name``, or ``mylib::square`` for an operator."""
         return f"{self.module}.{self.name}" if self.module else self.name
 
     @property

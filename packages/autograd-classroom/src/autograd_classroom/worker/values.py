@@ -1,7 +1,8 @@
 """Convert the results of an answer to frames.
 
-A value that cannot be sent becomes its type name. Results that cannot be examined, such as sparse
-tensors or far too many values, become a sentence that tells the student what to change.
+A value that cannot be sent is replaced by the name of its type. Results that cannot be examined,
+such as sparse tensors or far too many values, become a sentence that tells the student what to
+change.
 """
 
 from __future__ import annotations
