@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from autograd_doctor import diagnose
-from autograd_doctor._execution.inside import functions_inside
+from autograd_doctor import declare, diagnose
+from autograd_doctor._execution.inner_calls import calls_in
 from autograd_doctor._execution.session import Session, subject_of
 from cases.making import X, draw, raw, saving
 from right import ScaledSigmoid, Square
@@ -20,7 +20,7 @@ Straight = raw(lambda ctx, x: x.round(), lambda ctx, g: g.clone())
 
 def inside(call, *args):
     session = Session(subject_of(call, len(args)), args, (0,), 0)
-    found = functions_inside(session.run, session.subject.around)
+    found = calls_in(session.run, session.subject.around)
     return [(call.function, call.args) for call in found]
 
 
@@ -83,3 +83,64 @@ def test_what_the_engine_mends_is_seen_at_the_function_inside(call, inputs, rule
 
 def test_values_are_judged_by_the_whole_callable() -> None:
     assert diagnose(lambda x: Straight.apply(x), (3 * X,), surrogate=lambda x: 1.0 * x).ok
+
+
+# --------------------------------------------------------------------------------------------------
+# Callables that run a backward pass themselves.
+# --------------------------------------------------------------------------------------------------
+
+
+def penalty(function, *, create_graph=True):
+    """Return a callable whose result contains the gradient of a Function."""
+
+    def penalized(x: Tensor) -> Tensor:
+        (grad,) = torch.autograd.grad(function.apply(x).sum(), x, create_graph=create_graph)
+        return grad.square() if create_graph else x * grad
+
+    return penalized
+
+
+Cube = saving(lambda x: x**3, lambda x, g: 3 * x.square() * g)
+Detached = saving(lambda x: x**3, lambda x, g: 3 * x.detach().square() * g)
+WrongFactor = saving(lambda x: x**3, lambda x, g: 2 * x.square() * g)
+OutputOnCtx = raw(
+    lambda ctx, x: setattr(ctx, "y", y := x.exp()) or y,
+    lambda ctx, g: g * ctx.y.detach(),
+)
+
+
+def test_a_correct_function_that_a_callable_differentiates_is_not_blamed() -> None:
+    diagnosis = diagnose(penalty(Cube), X)
+
+    assert not diagnosis.findings
+    assert "not examined" not in str(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (penalty(WrongFactor), "constant-factor"),
+        (penalty(WrongFactor, create_graph=False), "constant-factor"),
+        (penalty(Detached), "silent-double-backward"),
+    ],
+    ids=["first derivative", "without a graph", "second derivative"],
+)
+def test_a_gradient_that_a_callable_computes_is_judged_at_its_function(call, rule) -> None:
+    finding = diagnose(call, X).findings[0]
+
+    assert (finding.rule, finding.severity) == (rule, "error")
+    assert finding.evidence["function"] == "Made"
+
+
+def test_a_declared_function_keeps_its_gradient_inside_a_callable() -> None:
+    Declared = declare(intentional="constant-factor")(
+        saving(lambda x: x**3, lambda x, g: 2 * x.square() * g)
+    )
+
+    assert diagnose(penalty(Declared), X).ok
+
+
+def test_another_error_does_not_hide_a_second_derivative_that_is_required() -> None:
+    rules = [f.rule for f in diagnose(OutputOnCtx, X, double_backward=True).findings]
+
+    assert rules[:2] == ["tensor-on-ctx", "silent-double-backward"]

@@ -148,6 +148,20 @@ class NumberOnCtx(Function):
         return grad_output / n - x * (grad_output * x).sum() / n**3
 
 
+class OutputOnCtx(Function):
+    """The output is on ctx without its graph."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.exp()
+        ctx.y = y.detach()
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output * ctx.y
+
+
 class Detached(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -327,3 +341,11 @@ def test_where_nothing_is_lost_no_place_is_named() -> None:
     assert finding.rule == "silent-double-backward"
     assert "lost" not in finding.evidence
     assert "calls another Function whose `backward` is wrong" in finding.message
+
+
+def test_a_copy_of_an_output_on_ctx_is_named() -> None:
+    found = diagnose(OutputOnCtx, X, double_backward=True).findings
+    finding = next(it for it in found if it.rule == "silent-double-backward")
+
+    assert "`ctx.y` is a copy of `y` without a graph." in finding.message
+    assert finding.hint.startswith("Save `y` itself with `ctx.save_for_backward`.")

@@ -181,7 +181,8 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
             "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
             "Pass `reference=f`, where `f` is a differentiable function with the same values."
         )
-    if not (evidence.is_function or evidence.forward.custom_node):
+    forward = evidence.forward
+    if not (evidence.is_function or forward.custom_node or forward.backward_inside):
         return "The callable uses no custom Function, so there is no custom `backward` to check."
     if evidence.values.cotangent_range is None:
         if "ignores-grad-output" in intentional:

@@ -52,8 +52,9 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._coverage import nothing_compared
+from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import USERS, attempt
-from autograd_doctor._execution.inside import functions_inside
+from autograd_doctor._execution.inner_calls import calls_in
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
@@ -74,7 +75,6 @@ from autograd_doctor._probes import (
     ALWAYS,
     EXPLAINING,
     ONLY_OF_A_CALLABLE,
-    PROBES,
     Level,
     Probe,
     probes_for,
@@ -84,7 +84,7 @@ from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import Evidence, Failure
+from autograd_doctor.evidence import BackwardInside, Evidence, Failure
 from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
@@ -414,15 +414,17 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
 
     Random inputs reveal more wrong values than an example does. But if the example shows the same
     error, the report shows an element of the example, because the caller knows the example. The
-    report includes other kinds of errors only for the example. If different inputs lead to
-    different names for the error, the report uses the most frequent name. The inputs of a second
-    run (``again``) also count.
+    report includes other kinds of errors, and errors of the Functions inside a callable, only for
+    the example. If different inputs lead to different names for the error, the report uses the most
+    frequent name. The inputs of a second run (``again``) also count.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
         told = {f.rule: f for findings in reversed(verdicts) for f in findings}
         return tuple(sorted(told.values(), key=_place))
-    if wrong[0] is verdicts[0] and RULES[wrong[0][0].rule].family not in VALUE_FAMILIES:
+    first = wrong[0][0]
+    inside = "function" in first.evidence
+    if wrong[0] is verdicts[0] and (inside or RULES[first.rule].family not in VALUE_FAMILIES):
         return wrong[0]
     votes = Counter(found[0].rule for found in (*wrong, *again[1:]) if has_error(found))
     most = max(votes[found[0].rule] for found in wrong)
@@ -607,13 +609,36 @@ def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
 
 
-def combine_findings(outside: Findings, inside: Findings) -> Findings:
+def families_asked_inside(backward_inside: BackwardInside) -> tuple[str, ...]:
+    """Return the families of rules that judge the Functions inside a callable.
+
+    If the callable itself runs a backward pass, its result contains a gradient of the Function. A
+    wrong gradient then makes the result wrong, and the callable's own gradients can still agree
+    with that result. With ``create_graph=True``, the same is true of second derivatives.
+    """
+    if not backward_inside:
+        return FAMILIES_ASKED_INSIDE
+    second = ("order",) if backward_inside == "with create_graph" else ()
+    return (*FAMILIES_ASKED_INSIDE, *VALUE_FAMILIES, *second)
+
+
+def combine_findings(
+    outside: Findings, inside: Findings, families: Collection[str] = FAMILIES_ASKED_INSIDE
+) -> Findings:
     """Combine the findings about a callable with the findings about the Functions inside it.
 
     Errors of the callable can explain findings about the Functions, and vice versa. If both have
-    errors, keep the inner Function's error, because its name is more specific.
+    errors, keep the inner Function's error, because its name is more specific. A wrong derivative
+    of an inner Function explains all wrong gradients of the callable.
     """
-    asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
+    derivatives = {*families} - {*FAMILIES_ASKED_INSIDE}
+    if any(RULES[f.rule].family in derivatives for f in _errors_of(inside)):
+        outside = tuple(
+            f
+            for f in outside
+            if RULES[f.rule].family not in VALUE_FAMILIES and f.rule != "backward-never-called"
+        )
+    asked = (f for f in inside if RULES[f.rule].family in families)
     new = tuple(f for f in asked if not _explained(f, outside))
     told = {finding.rule for finding in new}
     left = tuple(f for f in outside if f.rule not in told and not _explained(f, new))
@@ -683,9 +708,10 @@ class Case:
     def _extra_probes(self) -> tuple[Probe, ...]:
         return probes_for(self.level, self.double_backward)
 
-    @property
-    def _extra_probes_inside(self) -> tuple[Probe, ...]:
-        return tuple(probe for probe in PROBES[self.level] if probe not in ONLY_OF_A_CALLABLE)
+    def _extra_probes_inside(self, backward_inside: BackwardInside) -> tuple[Probe, ...]:
+        second = True if backward_inside == "with create_graph" else None
+        usual = probes_for(self.level, second)
+        return tuple(probe for probe in usual if probe not in ONLY_OF_A_CALLABLE)
 
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
@@ -693,9 +719,10 @@ class Case:
         """Return the findings for each ``Evidence``, including findings about inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
-            differences = has_error(example)
+            backward_inside = evidence[0].forward.backward_inside
+            differences = has_error(example) or bool(backward_inside)
             inside = tuple(self._inside(evidence[0], seed, skip_rules, differences=differences))
-            example = combine_findings(example, inside)
+            example = combine_findings(example, inside, families_asked_inside(backward_inside))
         return [example, *others]
 
     def _inside(
@@ -707,11 +734,12 @@ class Case:
 
         If the callable's gradients are correct, the Functions inside it are correct for the
         gradients that they receive. Finite differences of these Functions would find no mistake and
-        can be expensive, for example for a solver.
+        can be expensive, for example for a solver. This is not true if the callable itself runs a
+        backward pass.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around
-        for call in list(functions_inside(session.run, around)):
+        for call in calls_in(session.run, around):
             # If an argument holds state, the copy may share it. All other reachable state is
             # borrowed anyway.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
@@ -724,14 +752,16 @@ class Case:
                     inner,
                     call.args,
                     seed,
-                    self._extra_probes_inside,
+                    self._extra_probes_inside(example.forward.backward_inside),
                     differences=differences,
                     own=self._own_dtypes(call.args),
                     intentional=self.intentional,
                 )
                 known = establish(evidence, None, None, seed)
+                by_design = self.surrogate is not None or declaration_of(call.function) is not None
                 for found in judge(known, self.intentional, skip_rules):
-                    yield _named(found, call.function.__name__)
+                    if not by_design or RULES[found.rule].family in FAMILIES_ASKED_INSIDE:
+                        yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
         """Return the dtypes that the inner Functions receive in the caller's own call.

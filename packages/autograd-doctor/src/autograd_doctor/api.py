@@ -39,7 +39,7 @@ from autograd_doctor._inputs import (
     wanted,
 )
 from autograd_doctor._interception import paused
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._numerics.tensors import as_tuple
 from autograd_doctor._options import (
     require_callables,
     require_numbers,
@@ -230,14 +230,15 @@ def _inside_backward(
     """
     silent = [it for it in done.findings if it.rule == "silent-double-backward"]
     others = tuple(it for it in done.findings if it not in silent)
-    if has_error(others) or not silent or "lost" in silent[0].evidence:
+    if has_error(others) or not silent or {"lost", "function"}.intersection(silent[0].evidence):
         return ()
     first = done.evidence[0]
     with case.subject.around.borrow(), passes_within(time_limit), preserve_global_state(seed):
         session = Session(case.subject, first.inputs, first.wanted, seed)
         calls = calls_in_backward(session, first.values.vjps[RANDOM].grad_outputs)
-    for function, args in calls:
-        if declaration_of(function) or not any(map(is_float, args)):
+    for call in calls:
+        function, args = call.function, call.args
+        if declaration_of(function):
             continue
         subject = _capture_state(subject_of(function, len(args)), args)
         inner = Case(subject, args, None, None, None, (), "standard", False)

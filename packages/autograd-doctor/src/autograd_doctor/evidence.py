@@ -13,6 +13,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 LARGE_FACTOR = 1000.0  # large enough to trigger clipping that smaller cotangents do not trigger
+# Whether a callable itself runs the ``backward`` of a Function, for example in
+# ``torch.autograd.grad``, and whether it does so with ``create_graph=True``.
+BackwardInside = Literal["", "once", "with create_graph"]
+
 PLAIN_AUTOGRAD = "plain autograd"  # the kind of a comparison with a call without the Function
 DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
@@ -96,6 +100,7 @@ class Forward:
     kinds: tuple[str, ...] = ()
     requires_grad: tuple[bool, ...] = ()
     custom_node: bool = False
+    backward_inside: BackwardInside = ""
     # Whether the subject is a Function and its outputs come directly from its own node in the
     # graph.
     whole: bool = False

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from autograd_doctor._execution.calls import attempt, fresh, passes_within
 from autograd_doctor._execution.dtypes import PATIENCE
+from autograd_doctor._execution.inner_calls import watching_backward
 from autograd_doctor._execution.lines import line_that_changes
 from autograd_doctor._execution.operations import OperationRecorder, custom_nodes, memory
 from autograd_doctor._execution.session import Run, Session
@@ -24,7 +25,7 @@ def forward_pass(session: Session) -> Forward:
     leaves, args = fresh(session.inputs, session.wanted)
     before = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
     versions = _versions(args)
-    returned = attempt(lambda: session.call(args))
+    returned, backward_inside = watching_backward(lambda: session.call(args))
     log = session.log
     if isinstance(returned, Failure):
         return Forward(failure=returned, read_saved=log.read_saved_in)
@@ -44,6 +45,7 @@ def forward_pass(session: Session) -> Forward:
         kinds=tuple(type(value).__name__ for value in returned),
         requires_grad=tuple(t.requires_grad for t in tensors),
         custom_node=any(custom_nodes(tensors)),
+        backward_inside=backward_inside,
         whole=session.subject.function is not None and any(custom_nodes(tensors, depth=1)),
         changed=changed(before, args),
         dirty=dirty,

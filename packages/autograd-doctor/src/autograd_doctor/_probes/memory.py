@@ -255,6 +255,7 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
         with swapper.hooks():
             run = session.run()
         numbers = [n for node in custom_nodes(run.tensors) for n in swapper.numbers_of(node)]
+        swapper.unpacked.clear()  # a callable can run backward passes itself
         gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
         times = Counter(swapper.unpacked)
         return max((times[number] for number in numbers), default=0)

@@ -413,18 +413,25 @@ def _has_graph(value: Tensor) -> bool:
 def _named(node: Any, found: Sequence[_Constant], tracked: Sequence[Tensor]) -> LostGraph:
     """Return the names that the source of ``forward`` uses for the constants."""
     function = node._forward_cls
+
+    def copied(code: str, value: Tensor) -> str:
+        """Return the name of the input or output that ``code`` copies, or ``""``."""
+        known, flat = COPY.match(code), value.flatten()
+        same = any(torch.equal(flat, it.detach().flatten()) for it in tracked)
+        return known[1] if known and same else ""
+
     if saved := [it for it in found if isinstance(it, int)]:
         known = saved_arguments(function)
         if known is None or len(known.names) != len(node.saved_tensors):
             return LostGraph("saved", ())
         names = tuple(known.names[place] for place in saved)
-        copied = COPY.match(names[0]) if len(names) == 1 else None
-        flat = node.saved_tensors[saved[0]].flatten()
-        if copied and any(torch.equal(flat, it.detach().flatten()) for it in tracked):
-            return LostGraph("saved", names, known.line, copied[1])
-        return LostGraph("saved", names, known.line)
+        source = copied(names[0], node.saved_tensors[saved[0]]) if len(names) == 1 else ""
+        return LostGraph("saved", names, known.line, source)
     names = tuple(f"ctx.{name}" for name in found)
-    return LostGraph("attribute", names, line_with(function, f"{names[0]} ="))
+    line = line_with(function, f"{names[0]} =")
+    value = getattr(node, str(found[0])) if len(found) == 1 else None
+    source = copied(line.partition("=")[2].strip(), value) if isinstance(value, Tensor) else ""
+    return LostGraph("attribute", names, line, source)
 
 
 def _cut(function: type) -> LostGraph | None:

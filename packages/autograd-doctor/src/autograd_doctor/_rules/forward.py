@@ -244,9 +244,15 @@ def backward_never_called(evidence: Evidence) -> Match | None:
         return None
     if not any(is_float(output) for output in forward.outputs):
         return None
+    if not any(forward.requires_grad) and forward.backward_inside and not evidence.is_function:
+        return Match(
+            "no output requires grad. The gradients that the callable computes have no graph.",
+            hint="Pass `create_graph=True` to `torch.autograd.grad`, and build `backward` from "
+            "differentiable operations.",
+        )
     if not any(forward.requires_grad):
         return Match("no output requires grad, so autograd never calls `backward`.")
-    if not forward.custom_node:
+    if not forward.custom_node and not forward.backward_inside:
         return Match(
             "the graph of the outputs contains no custom Function, so these are the gradients of "
             "plain autograd. If you wrote a `backward`, it never runs.",

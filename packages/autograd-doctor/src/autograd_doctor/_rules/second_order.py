@@ -15,7 +15,16 @@ from autograd_doctor.evidence import (
 from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import number, quoted
 
-FIRST_ORDER = ("contract", "linearity", "values", "state")
+# These show that the first derivatives are wrong, or that they change from call to call.
+FIRST_ORDER = (
+    "contract",
+    "linearity",
+    "values",
+    "nondeterministic",
+    "rng-not-restored",
+    "shared-state",
+    "not-reentrant",
+)
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
     "Look for 0 · inf in the graph of `backward`. A square root and a division have an infinite "
@@ -156,6 +165,8 @@ def _because(cause: LostGraph) -> str:
         return f"`backward` calls `{cause.helper}`. There, {names} gives values without a graph."
     if cause.place == "backward":
         return f"In `backward`, {names} gives values without a graph."
+    if cause.place == "attribute" and cause.copied:
+        return f"{names} is a copy of `{cause.copied}` without a graph."
     if cause.place == "attribute":
         return (
             f"`forward` computes {names} from the inputs. An attribute of `ctx` that is a number, "
@@ -185,7 +196,11 @@ def _recipe(cause: LostGraph) -> str:
             f"`{cause.names[0]}`, so that autograd can follow `backward`."
         )
     if cause.copied:
-        return f"Save `{cause.copied}` itself. If you need another shape, change it in `backward`."
+        saving = " with `ctx.save_for_backward`" if cause.place == "attribute" else ""
+        return (
+            f"Save `{cause.copied}` itself{saving}. If you need another shape, change it in "
+            "`backward`."
+        )
     names = " and ".join(quoted(cause.names)) or "the intermediate result"
     return (
         f"Compute {names} in `backward`, using tensor operations on the saved inputs. Or return "
