@@ -124,6 +124,17 @@ def test_what_was_judged_beside_a_kink_is_said() -> None:
     assert "`args[0]` near kinks: `forward` is not differentiable at 1 of its 3 elements" in report
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0, 1000.0])
+def test_a_function_that_bends_within_one_step_has_no_kink(offset: float) -> None:
+    bump = saving(lambda x: (-((x - offset) ** 2)).exp(), bump_backward(offset))
+
+    assert "kink" not in str(diagnose(bump, (X + offset,)))
+
+
+def bump_backward(offset: float):
+    return lambda x, g: -2 * (x - offset) * (-((x - offset) ** 2)).exp() * g
+
+
 def test_rounding_to_float32_is_no_kink() -> None:
     square = saving(lambda x: (x.float() ** 2).double(), lambda x, g: 2 * x * g)
 

@@ -22,6 +22,7 @@ from autograd_doctor._numerics.structure import is_symmetric
 from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
 
 STEP = 1e-3  # relative to an element: h⁴ and the rounding error ε/h are then both close to 1e-12
+CLOSER = 32  # divides the step at an element where the function seems to have a kink
 TINY = 3e-7  # relative to an element: a few units in the last place of float32
 PEEKS = 5  # multiples of TINY to examine, because a single distance may show nothing by chance
 DIRECTIONS = 2
@@ -256,23 +257,32 @@ def _columns(
     real = _real(inputs[position])
     steps, typical = STEP * _scale(real), _typical(real)
 
-    def moved(i: int) -> Tensor:
+    def moved(i: int, step: float) -> Tensor:
         def at(offset: float) -> Tensor:
             copies = copied(inputs)
             as_real(copies[position]).view(-1)[i] += offset
             return values(copies)
 
-        return points(at, float(steps[i]))
+        return points(at, step)
 
-    found = [
-        derivatives(torch.stack([moved(int(i)) for i in part]), steps[part], center, typical, noise)
-        for part in index.split(AT_ONCE)
-        if len(part)
-    ]
+    def examined(part: Tensor, steps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rows = [moved(int(i), float(h)) for i, h in zip(part, steps, strict=True)]
+        return derivatives(torch.stack(rows), steps, center, typical, noise)
+
+    found = [examined(part, steps[part]) for part in index.split(AT_ONCE) if len(part)]
     if not found:
         nothing = torch.zeros(center.numel(), 0, dtype=torch.float64, device=center.device)
         return JacobianColumns(index, nothing, nothing, torch.zeros(0, dtype=torch.bool))
     value, error, smooth = map(torch.cat, zip(*found, strict=True))
+    # A function of x - 1000 has no kink, but it can bend within one step of x = 1000.
+    places = (~smooth).nonzero()[:, 0]
+    for place in places.split(AT_ONCE) if len(places) else ():
+        closer = steps[index[place]] / CLOSER
+        columns, errors, is_smooth = examined(index[place], closer)
+        clear = 4 * noise.max() / closer.to(noise.device) <= 1e-2 * columns.abs().amax(1)
+        kept = is_smooth & clear.cpu()
+        value[place[kept]], error[place[kept]] = columns[kept], errors[kept]
+        smooth[place[kept]] = True
     return JacobianColumns(index, _turned(value), _turned(error), smooth)
 
 
