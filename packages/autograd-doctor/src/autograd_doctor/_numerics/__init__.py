@@ -1,4 +1,4 @@
 """Finite differences, comparisons and projections.
 
-This code runs the user's code only through callables that other modules pass.
+These modules run the user's code only through callables that other modules pass to them.
 """

@@ -1,7 +1,7 @@
-"""Find the wrong elements of a gradient that is too large for finite differences at every element.
+"""Find wrong elements of a gradient that is too large for finite differences at every element.
 
 Both ⟨g, J v⟩ and ⟨B(g), v⟩ are sums over the elements of the direction ``v``. If the two sums
-differ, they also differ on at least one half of the elements. Repeated halving finds one element
+differ, they also differ for at least one half of the elements. Repeated halving finds one element
 among a million in twenty steps.
 """
 
@@ -28,11 +28,12 @@ from autograd_doctor._numerics.finite_differences import (
 from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
-RELATIVE = 1e-6  # relative to the sum: correct values agree much better
-NARROWER = 5  # how often to halve a bound's interval (to 1/32); fewer for many outputs
+RELATIVE = 1e-6  # relative to the sum: correct values agree much more closely
+NARROWER = 5  # how many times to halve a bound's interval (to 1/32); fewer for many outputs
 CLEAR = 10.0  # times the estimated error of the finite differences
 
-Part = tuple[int, int, int]  # the input's position, and a range of its flat real elements
+# index among the wanted inputs, and a range of the input's flat real elements
+Part = tuple[int, int, int]
 
 
 def bisect_columns(
@@ -41,7 +42,7 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Add Jacobian columns to the evidence, for elements whose gradient might be wrong.
+    """Add Jacobian columns to the evidence for elements whose gradient might be wrong.
 
     If all columns are known, or if the known columns already show a mistake, add nothing.
     """
@@ -63,7 +64,7 @@ def bisect_columns(
 
 
 def _shown(evidence: Evidence) -> bool:
-    """Whether a gradient differs from the expected gradient at an element whose column is known."""
+    """Return whether a gradient is wrong at an element whose Jacobian column is known."""
     vjp = evidence.values.vjps[RANDOM]
     if vjp.failure:
         return True
@@ -96,9 +97,9 @@ def _suspects(
 ) -> tuple[Tensor, ...]:
     """For each wanted input, return the flat positions at which the gradient seems to be wrong.
 
-    For each direction, the search finds at most one wrong element. It adds a few elements whose
-    values lie between the value of this element and those of correct elements. The Jacobian's
-    columns then show which of these elements are wrong.
+    For each direction, the search finds at most one wrong element. To narrow down the bound that
+    separates wrong from correct input values, it also returns a few elements near this bound. The
+    Jacobian's columns then show which of these elements are wrong.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
@@ -114,7 +115,7 @@ def _suspects(
 
 
 def _halved(compared: _Compared, part: Part) -> int:
-    """Return the element that repeated halving finds by following the half that differs more."""
+    """Halve a part repeatedly, keep the half that differs more, and return the last element."""
     (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
@@ -129,9 +130,7 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements whose values lie between a wrong element's value and the nearest correct
-    values.
-    """
+    """Yield elements that narrow down the bounds between a wrong value and correct values."""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -154,7 +153,7 @@ def _between(
 class _Compared:
     """The gradient and the slope along one direction.
 
-    Any subset of its elements can move separately.
+    The methods compare the two for a part of the direction's elements.
     """
 
     def __init__(
@@ -185,7 +184,7 @@ class _Compared:
         return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
-        """Whether the gradient and the slope differ by more than the finite differences' error."""
+        """Return whether the gradient and the slope differ by more than the error of the slope."""
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())

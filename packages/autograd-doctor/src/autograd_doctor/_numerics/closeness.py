@@ -51,7 +51,7 @@ def size(grad: Tensor) -> float:
 
 
 def identical(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients are exactly equal, or both are missing. NaN is not equal to NaN."""
+    """Return whether two gradients are exactly equal or both missing. NaN does not equal NaN."""
     if one is None or other is None:
         return one is other
     comparable = one.dtype == other.dtype != torch.complex32
@@ -59,7 +59,7 @@ def identical(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding, relative to the larger of the two."""
+    """Return whether two gradients agree up to rounding, relative to the larger of the two."""
     if one is None or other is None or identical(one, other):
         return (one is None) == (other is None)
     slack = max(SLACK, resolution(one)) * max(size(one), size(other))
@@ -67,7 +67,7 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
-    """Return the largest value that rounding can produce where the expected gradient is 0.
+    """Return the largest value that rounding can produce at an element whose gradient should be 0.
 
     One example is the gradient of the sum of a softmax.
     """

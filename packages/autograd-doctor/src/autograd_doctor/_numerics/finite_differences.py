@@ -1,6 +1,6 @@
 """Compute the expected derivative by central differences in float64.
 
-Richardson's extrapolation combines two step sizes into a fourth-order value and an estimate of its
+Richardson extrapolation combines two step sizes into a fourth-order value and an estimate of its
 error. The same four points distinguish a kink or a jump from a smooth function: at a smooth point,
 the second difference shrinks with the step, but at a kink it does not.
 
@@ -47,10 +47,8 @@ def slopes(
 ) -> DirectionalDerivatives:
     """Compute derivatives along random directions.
 
-    Each direction moves every element of the wanted inputs.
-
-    ``keep`` can change a direction so that an input keeps its structure. ``step`` is relative to
-    the magnitude of each element.
+    Each direction moves every element of the wanted inputs. ``keep`` can change a direction so that
+    an input keeps its structure. ``step`` is relative to the magnitude of each element.
     """
     scales = [_scale(_real(inputs[position])) for position in wanted]
     vectors = []
@@ -98,7 +96,7 @@ def with_ties(
     The maximum of several equal elements is not differentiable with respect to any single one, but
     it is differentiable if they all change together. The median of three equal elements does not
     change if only one of them changes. If the derivatives for the single elements do not add up to
-    the derivative for all of them together, these elements are at a kink.
+    the derivative for all of these elements together, the elements are at a kink.
 
     Returns:
         The columns with these kinks marked, and the derivatives.
@@ -139,7 +137,7 @@ def with_ties(
 
 
 def _where_equal(real: Tensor, index: Tensor, number: float) -> Tensor:
-    """Return a direction that moves the examined elements that are equal to a number."""
+    """Return a direction that moves all examined elements with a given value."""
     vector = torch.zeros_like(real)
     index = index.to(real.device)
     vector[index] = torch.where(real[index] == number, abs(number) or 1.0, 0.0).to(real)
@@ -230,9 +228,7 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors into one flat, real float64 vector.
 
-    A complex number counts as two real numbers.
-
-    The vector is on the GPU if any of the tensors is on the GPU.
+    A complex number counts as two real numbers. The vector is on the GPU if any of the tensors is.
     """
     parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
     if not parts:
@@ -309,8 +305,8 @@ def derivatives(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return each direction's derivative, its estimated error, and whether the function is smooth.
 
-    ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
-    for all. ``noise`` holds the size of the jumps in each output value.
+    ``points`` has shape (directions, 4, outputs). ``h`` holds one step for each direction, or one
+    step for all of them. ``noise`` holds the size of the jumps in each output value.
     """
     above, below, near_above, near_below = points.unbind(1)
     h = h.to(points.device).reshape(-1, 1)
@@ -324,13 +320,13 @@ def derivatives(
     unchanged = (points == center).all(1)
     coarse = unchanged.all(1, keepdim=True) & (center == center.float().double())
     error[unchanged & ~coarse] = 0.0
-    # A jump or a kink nearby changes the difference when the step is halved. If the change is small
-    # relative to the function's usual slope, only the error estimate covers it …
+    # A nearby jump or kink changes the slope when the step is halved. If the change is small
+    # relative to the function's usual slope, the error estimate accounts for it.
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
     chance = 1e3 * rounding + 8 * noise / h
     moved = (wide - narrow).abs() > 1e-2 * slope + chance
-    # … A kink at the point itself does not change the difference, but its second difference does
-    # not shrink with the step.
+    # A kink at the point itself does not change the slope, but its second difference does not
+    # shrink with the step.
     bend, near_bend = (
         (above - 2 * center + below) / h,
         2 * (near_above - 2 * center + near_below) / h,
@@ -338,7 +334,7 @@ def derivatives(
     kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
         near_bend.abs() > 1e-4 * narrow.abs() + chance
     )
-    # If an output is nan at the point itself, this says nothing about the other outputs.
+    # An output that is nan at the point itself says nothing about the other outputs.
     smooth = (torch.isfinite(value) & ~moved & ~kinked | ~torch.isfinite(center)).all(1)
     return value, error, smooth.cpu()
 
@@ -346,7 +342,7 @@ def derivatives(
 def _turned(rows: Tensor) -> Tensor:
     """Transpose rows into a new tensor.
 
-    The copy is needed because the memory layout affects the rounding of sums.
+    A view would have a different memory layout, which affects the rounding of sums.
     """
     return rows.T.clone(memory_format=torch.contiguous_format)
 
@@ -381,7 +377,7 @@ def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Ten
 
 
 def copied(inputs: Sequence[Any]) -> list[Any]:
-    """Return the arguments with contiguous copies of all tensors. ``forward`` might change them."""
+    """Copy each tensor argument, because ``forward`` may change it. The copies are contiguous."""
     return [
         value.detach().clone(memory_format=torch.contiguous_format)
         if isinstance(value, Tensor)

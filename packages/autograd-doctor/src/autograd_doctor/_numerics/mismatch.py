@@ -80,7 +80,7 @@ class Mismatch:
         return max(size(self.truth[self.known]), size(self.actual[self.known]))
 
     def fits(self, candidate: Tensor | None) -> bool:
-        """Whether the actual gradient agrees with a candidate: the result of a typical mistake."""
+        """Return whether the actual gradient agrees with the result of a typical mistake."""
         if candidate is None or candidate.shape != self.actual.shape:
             return False
         known = self.known & ~torch.isnan(candidate)
@@ -88,9 +88,9 @@ class Mismatch:
         return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
 
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
-        """Whether a candidate explains nearly all of the error.
+        """Return whether a candidate explains most of the error.
 
-        This condition is needed because too many candidates fit within a wide tolerance.
+        Without this condition, too many candidates would fit within a wide tolerance.
         """
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
@@ -115,12 +115,10 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
 
 
 def _along_structure(found: Mismatch) -> Mismatch | None:
-    """Restrict an error to those changes of the input that keep the example's structure.
+    """Restrict an error to input changes that keep the example's structure.
 
-    Return ``None`` if no error remains.
-
-    Inputs with this structure never change in other ways, so the gradient along other changes does
-    not matter.
+    Return ``None`` if no error remains. Inputs with this structure never change in other ways, so
+    the gradient along other changes does not matter.
     """
     structure = structure_of(found.input)
     if structure is None:
@@ -156,7 +154,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
     """Describe the element with the largest error: index, input, expected and actual gradient."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    # choose the first of several so that the choice does not depend on rounding
+    # choose the first of several equal errors so that the choice does not depend on rounding
     furthest = off >= off.max() * (1 - ROUNDING)
     index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
     return {
@@ -172,12 +170,10 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 
 
 def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """Return the other inputs at the same index.
+    """Return the other inputs at the same index, which help readers to check the gradient.
 
-    If there are several outputs, also return every grad_output.
-
-    If the inputs and outputs have the same shape, readers can use these numbers to check the
-    gradient.
+    If there are several outputs, also return every ``grad_output`` at this index. If an output does
+    not have the input's shape, return an empty dict.
     """
     evidence, shape = mismatch.evidence, mismatch.input.shape
     gs = evidence.values.vjps[RANDOM].grad_outputs
@@ -194,7 +190,7 @@ def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """If the only output has the input's shape, return grad_output at the same index."""
+    """If there is one output and it has the input's shape, return ``grad_output`` at this index."""
     gs = mismatch.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}
@@ -202,6 +198,6 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def return_line(source: str) -> str:
-    """Return the return statement of a ``backward``, or ``""`` unless it has exactly one."""
+    """Return the only return statement of a ``backward``, or ``""`` if there is none or several."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""

@@ -22,7 +22,7 @@ SHARP = 1e-5  # a direction with a larger error proves nothing
 
 
 def projections_agree(evidence: Evidence) -> bool:
-    """Whether the projections show that every compared gradient is correct."""
+    """Return whether the projections show that every compared gradient is correct."""
     slopes = evidence.values.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
@@ -31,7 +31,7 @@ def projections_agree(evidence: Evidence) -> bool:
 
 
 def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
-    """Whether a gradient agrees with the slope of forward along every direction."""
+    """Return whether a gradient agrees with the slope of forward along every direction."""
     g = flat_cotangent(evidence, vjp.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
     projected, size = along_directions(slopes, vjp)
@@ -44,8 +44,8 @@ def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
     """Return the relative error of the compared gradients along the random directions.
 
     The error is infinite if it is unknown. Otherwise, it is relative to the largest gradient over
-    all cotangents, after all cotangents are scaled to the same length. A single gradient could be
-    zero, such as the gradient of a softmax for a constant cotangent.
+    all cotangents, after all cotangents are scaled to the same length. A single gradient is not
+    enough because it could be zero, like the gradient of a softmax for a constant cotangent.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):

@@ -28,7 +28,7 @@ class Structure:
     """The set of values that satisfy the same equation as the example.
 
     Attributes:
-        words: A name for the values in the set, such as "a symmetric matrix".
+        words: A description of the values in the set, such as "symmetric" or "unit vectors".
         is_matrix: Whether the equation relates the elements of a square matrix.
         tangent: A function that projects a change to the example onto the changes that satisfy the
             equation.
@@ -47,7 +47,7 @@ def structure_of(value: Tensor) -> Structure | None:
         return None
     value = value.detach()
     if bool((value == value.reshape(-1)[0]).all()):
-        return None  # a matrix of ones and zeros has a structure by chance
+        return None  # a matrix of equal elements, such as ones, has a structure by chance
     if value.dim() >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 1:
         found = _matrix(value)
         if found is not None:
@@ -112,7 +112,7 @@ def _matrix(value: Tensor) -> Structure | None:
 
 
 def is_symmetric(value: Tensor) -> bool:
-    """Whether a tensor contains symmetric matrices.
+    """Return whether a tensor contains symmetric matrices.
 
     Trivial matrices, such as ones and eye, do not count.
     """
@@ -136,9 +136,9 @@ def _symmetric(value: Tensor) -> Structure:
 
 
 def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return ``M A Mᴴ``, no larger than ``A``.
+    """Return ``M A Mᴴ`` for a random ``M``, scaled to the magnitude of ``A``.
 
-    If the diagonal of ``A`` is constant, it stays the same.
+    If the diagonal of ``A`` is constant, keep this diagonal instead.
     """
     size = value.shape[-1]
     moved = torch.eye(size, dtype=value.dtype, device=value.device)
@@ -152,7 +152,7 @@ def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _lower_repeated(value: Tensor, sign: int) -> Tensor:
-    """Return the lower triangle with its mirrored and conjugated copy as the upper triangle."""
+    """Replace the upper triangle with a mirrored and conjugated copy of the lower triangle."""
     below = value.tril(-1)
     return below + sign * below.mH + _diagonal(value)
 
@@ -253,7 +253,7 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
     """Multiply each element by a random factor.
 
-    Keep the signs, and keep each element within the example's range.
+    The signs stay the same, and each element stays within the example's range.
     """
     sample = value.clone()
     noise = _uniform(value, rng)
@@ -271,7 +271,7 @@ def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
-    """Shorten rows that are longer than the longest row of the example."""
+    """Scale down rows whose norm is larger than that of any row in the example."""
     if not value.dim() or value.shape[-1] < 2:
         return sample
     longest: Tensor = value.norm(dim=-1).max()
@@ -280,10 +280,7 @@ def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
-    """Return the sample.
-
-    If the rows of the example are sorted, sort the rows of the sample in the same order.
-    """
+    """If the rows of the example are sorted, sort the rows of the sample in the same order."""
     if not value.dim() or value.shape[-1] < 3:
         return sample
     steps = value.diff(dim=-1)
@@ -293,7 +290,10 @@ def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a random factor, up to the largest magnitude. Zeros stay zero."""
+    """Multiply each element by a random factor, without exceeding the largest magnitude.
+
+    Zeros stay zero.
+    """
     noise = _uniform(value, rng)
     size = value.abs()
     room = torch.log(size.max() / size).nan_to_num(0.0, 0.0, 0.0)

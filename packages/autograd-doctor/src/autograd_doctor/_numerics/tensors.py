@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is a tensor that can have a gradient."""
+    """Return whether a value is a tensor that can have a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor was created by a ``torch.func`` transform that has already ended."""
+    """Return whether a ``torch.func`` transform wraps this tensor. The transform may have ended."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
@@ -23,7 +23,7 @@ _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 
 def is_plain(value: Any, deepest: int = 20) -> bool:
-    """Whether a value is plain data, without objects that can hold tensors, such as modules."""
+    """Return whether a value is plain data, without objects that can hold tensors."""
     if isinstance(value, tuple | list):  # a container may contain itself
         inside = deepest and all(is_plain(item, deepest - 1) for item in value)
         return bool(inside) and not any(isinstance(item, Tensor) for item in value)
@@ -43,7 +43,7 @@ def as_tuple(returned: Any) -> tuple[Any, ...]:
 
 
 def same_bytes(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same values. NaN counts as equal to NaN."""
+    """Return whether two tensors have the same values. NaN counts as equal to NaN."""
     if one.shape != other.shape or one.layout != other.layout:
         return False
     if one.layout is not torch.strided:
@@ -61,7 +61,7 @@ def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a plain number. A bool is not a number here."""
+    """Return whether a value is a plain number. A bool does not count as a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -50,7 +50,7 @@ from autograd_doctor.evidence import Evidence
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
-# These probes run on every set of inputs, not only on the user's example.
+# These probes run for every set of inputs, not only for the user's example.
 ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
 EXPLAINING: tuple[Probe, ...] = (resized, unused)  # these help to explain an incorrect gradient
 STANDARD: tuple[Probe, ...] = (
@@ -90,11 +90,11 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
-    """Return the probes that run at a level.
+    """Return the probes that run at the given level.
 
     If ``double_backward`` is true, the Function must support second derivatives. If it is false,
-    leave out the probe for second derivatives. If it is ``None``, examine second derivatives, but
-    do not require them.
+    omit the probe for second derivatives. If it is ``None``, examine second derivatives but do not
+    require them.
     """
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(

@@ -6,16 +6,15 @@ solution. The two derivatives agree only to a few digits, even though ``backward
 
 Four signs reveal a solver:
 
-1. One line repeatedly reads numbers from tensors, to decide whether to continue.
+1. One line repeatedly reads numbers from tensors to decide whether to continue.
 2. ``backward`` is also a solver, so it is linear in ``grad_output`` only to a few digits.
 3. The values of ``forward`` jump slightly at inputs where the solver needs one more iteration.
-
-4. A line of Python runs a different number of times for other values, as in a loop that stops at a
-   tolerance. The numbers may be NumPy arrays.
+4. A line of Python runs more or less often for other inputs, as in a loop that stops at a
+   tolerance. The loop may use NumPy arrays.
 
 In the third case, a long finite-difference step averages over the jumps, so its slope agrees better
-with the gradient than the slope of a short step. If a long step does not agree better, the jump is
-a boundary between two formulas, and the gradient is incorrect.
+with the gradient than the slope of a short step. If it does not agree better, the jump is a
+boundary between two formulas, and the gradient is incorrect.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
 from autograd_doctor.memory import DispatchMode, operation_name
 
 STEPS = (STEP, 1e-2, 1e-1)  # relative to each element; a long step averages over small jumps
-CLOSE = 0.05  # relative to the gradient; the error of an incorrect one is usually larger
+CLOSE = 0.05  # relative to the gradient; an incorrect gradient usually has a larger error
 CLOSER = 3  # a long step must reduce the deviation by this factor
 LINES = 2
 POINTS = 64  # number of points on a line from the example to another input
 SUSPECTS = 3  # number of intervals per line that are searched for a jump
 HALVINGS = 30
-# size of a solver's jump: larger than one float32 rounding, smaller than a quantizer's step
+# size of a solver's jump: larger than float32 rounding, smaller than a quantizer's step
 SMALLEST, LARGEST = 4e-7, 1e-2
 ROUNDED = 3e-6  # larger than the rounding of several float32 operations
 DIGITS = 1e-4  # relative resolution; 16-bit dtypes are coarser
-READS = 3  # reads by one line, or runs of it; fewer do not indicate a loop
-SMALLER = 1 / 128  # a loop that stops at an absolute tolerance then ends earlier
-OTHERS = 4  # number of other inputs whose loops are counted
+READS = 3  # how often a line must read a number, or run, to indicate a loop
+SMALLER = 1 / 128  # factor for the inputs; it makes a loop with an absolute tolerance end earlier
+OTHERS = 4  # number of other inputs for which lines are counted
 
 
 def inexact(
@@ -82,7 +81,7 @@ def inexact(
 class _ReadNumbers(DispatchMode):
     """A mode that counts how often each source line reads a number from a tensor.
 
-    It counts reads in the forward pass and in the backward pass separately. Otherwise, a call such
+    It counts reads in the forward pass and the backward pass separately. Otherwise, a call such
     as ``one_hot``, which reads two numbers in each pass, would look like a loop.
     """
 
@@ -116,7 +115,7 @@ _METHODS = (__name__, "torch._tensor", "torch.functional")
 
 
 def _nearly_linear(found: Evidence) -> bool:
-    """Whether doubling ``grad_output`` doubles the gradients approximately but not exactly."""
+    """Return whether ``backward`` is approximately, but not exactly, linear in ``grad_output``."""
     pairs = zip(found.values.vjps[RANDOM].grads, found.values.vjps[DOUBLE].grads, strict=False)
     off = [
         size(twice - 2 * once) / size(twice)
@@ -137,7 +136,7 @@ def _reads_numbers(session: Session) -> bool:
 
 
 class _CountedLines:
-    """Count how often each line runs inside a ``with`` block, except in PyTorch and the doctor."""
+    """A context manager that counts how often each line runs, except in PyTorch and the doctor."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[CodeType, int]] = Counter()
@@ -164,9 +163,10 @@ _OURS = ("torch.", "autograd_doctor.")
 
 
 def _repeats(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether a loop in the code of ``forward`` ends earlier or later for other values.
+    """Return whether a loop in the code of ``forward`` ends earlier or later for other inputs.
 
-    A loop that does not run at all for some values may be a branch with a loop of fixed length.
+    Ignore inputs for which the loop does not run at all, because a branch may skip a loop that has
+    a fixed length.
     """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
@@ -181,10 +181,10 @@ def _repeats(session: Session, found: Evidence, values: Values) -> bool:
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether ``forward`` has small jumps between the example and other inputs.
+    """Return whether ``forward`` has small jumps between the example and other inputs.
 
-    Return false if ``forward`` is constant between its jumps, because it is then a quantizer and
-    not a solver.
+    Return false if ``forward`` is constant between its jumps, because then it is a quantizer, not a
+    solver.
     """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
@@ -210,8 +210,7 @@ def _detached(found: Evidence) -> list[tuple[int, Any]]:
 def _largest_jump(at: Callable[[float], Tensor]) -> float:
     """Return the largest jump of a function on [0, 1], relative to its largest value.
 
-    The function locates a jump by halving an interval repeatedly. The jump is the change across the
-    last interval.
+    To locate a jump, halve an interval repeatedly. The jump is the change across the last interval.
     """
     points = torch.stack([at(k / POINTS) for k in range(POINTS + 1)])
     if not bool(torch.isfinite(points).all()) or not points.numel():

@@ -32,7 +32,7 @@ from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# Pass the same values in another memory layout. The layout must not affect outputs or gradients.
+# Pass the same values in a different memory layout. It must not affect outputs or gradients.
 # --------------------------------------------------------------------------------------------------
 
 Lay = Callable[[Tensor], Tensor]
@@ -115,7 +115,7 @@ def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -
 def _with_line(
     found: Comparison, plainly: Callable[[], object], otherwise: Callable[[], object]
 ) -> Comparison:
-    """Return the comparison. If the calls differ, add the first source line that differs."""
+    """Return the comparison. If it shows a difference, add the first line whose results differ."""
     if agrees(found) or found.failure:
         return found
     return replace(found, line=line_that_differs(plainly, otherwise))
@@ -169,7 +169,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     for how, kept in _masks(evidence):
         actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
         if actual.stage == "forward" and not evidence.is_function:
-            continue  # the callable may itself differentiate with respect to an input
+            continue  # the callable itself may differentiate with respect to an input
         if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
             grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
             actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
@@ -183,8 +183,8 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield the sets of inputs that require grad: each input alone, then all inputs except one.
 
-    Each set comes with a description. With fewer than three inputs, omit the sets that leave out
-    one input.
+    Each set comes with a description. If there are fewer than three inputs, skip the sets that
+    leave out one input.
     """
     wanted = evidence.wanted
     if len(wanted) > 1:
@@ -209,7 +209,7 @@ def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterat
 # Check an argument named dim or axis: the Function must treat every dim in the same way.
 # --------------------------------------------------------------------------------------------------
 
-MOST_AXES = 4  # for inputs with many dims, only the first dims are tried
+MOST_AXES = 4  # for inputs with many dims, the probe tries only the first ones
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,10 @@ class Axis:
 
 
 def dim_argument(session: Session, evidence: Evidence) -> Evidence:
-    """Select another dim, and move the inputs' dims to match, so that the result stays the same."""
+    """Move the selected dim of the inputs, and select it at its new position.
+
+    Apart from the position of this dim, the results must not change.
+    """
     named = _named_axis(evidence)
     if named is None:
         return evidence
@@ -318,7 +321,7 @@ def zero_dim(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _one_shape(evidence: Evidence) -> bool:
-    """Whether all tensors in the call have the same shape, and it is neither empty nor 0-dim."""
+    """Return whether all tensors in the call share one shape that is neither empty nor 0-dim."""
     given = (value for value in evidence.inputs if isinstance(value, Tensor))
     shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
     shape = shapes.pop()
@@ -351,9 +354,9 @@ def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pas
 # --------------------------------------------------------------------------------------------------
 
 GROWN = 3  # a batch of 1 is extended to this length
-MOST_SLICES = 64  # a longer batch is split only into two parts
+MOST_SLICES = 64  # a longer batch is split into only two parts
 
-Sliced = tuple[int, ...]  # positions of the inputs to split; the slices share the others
+Sliced = tuple[int, ...]  # positions of the inputs to split; the slices share the other inputs
 
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
@@ -380,7 +383,7 @@ def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Com
 
 
 def _may_belong(plain: Plain, sliced: Sliced) -> bool:
-    """Whether another input has a dim of length 1, which may have to grow with the batch."""
+    """Return whether another input has a dim of length 1, which may have to grow with the batch."""
     others = (it for i, it in enumerate(plain.inputs) if i not in sliced)
     return any(isinstance(it, Tensor) and 1 in it.shape for it in others)
 
@@ -394,8 +397,8 @@ def _length(outputs: Sequence[Tensor]) -> int:
 def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
     """Yield sets of inputs to split along dim 0.
 
-    The first set holds every input whose dim 0 has size ``length``. Each other set holds one of
-    these inputs.
+    The first set holds every input whose dim 0 has size ``length``. Each of the other sets holds
+    one of these inputs.
     """
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
@@ -404,7 +407,7 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
         return  # the rows of a structured matrix belong together
     if fitting and length:
         yield fitting
-    if len(fitting) > 1 and length:  # not indices, which may not fit the other inputs
+    if len(fitting) > 1 and length:  # skip indices, because they may not fit the other inputs
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
@@ -457,7 +460,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """If ``forward`` accepts an empty batch, check the gradients for this batch."""
+    """If ``forward`` accepts an empty batch, check its gradients."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return

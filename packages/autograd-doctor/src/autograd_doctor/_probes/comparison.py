@@ -48,7 +48,7 @@ def compare(
 ) -> Comparison:
     """Compare the results of a variant of a call with the results of the original call.
 
-    ``wanted`` holds the positions of the inputs whose gradients to compare. The default is every
+    ``wanted`` holds the positions of the inputs whose gradients are compared. The default is every
     input that requires grad.
     """
     if actual.failure and actual.failure.runs_in_own_dtype:
@@ -74,16 +74,16 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare two calls on the example. If their results differ, repeat the comparison on other values.
+# Compare two calls on the example. If their results differ, compare the calls on other values too.
 #
 # If the example contains zeros or equal entries, the results of a correct Function can differ. For
-# example, a maximum may choose another of several equal elements when the memory layout changes.
-# Subtracting the mean over the batch has no visible effect when all rows are equal. Such a
-# difference disappears on values without ties. A difference caused by a bug does not.
+# example, a maximum may choose a different one of several equal elements when the memory layout
+# changes. Subtracting the mean over the batch has no visible effect when all rows are equal. Such a
+# difference disappears for values without ties. A difference caused by a bug remains.
 # --------------------------------------------------------------------------------------------------
 
 INEXACT = 0.05  # for a solver that stops at a tolerance
-TOLERANCE = 1e-6  # larger than the effect of another summation order, smaller than that of a bug
+TOLERANCE = 1e-6  # larger than the effect of a different summation order, smaller than a bug's
 # relative change of each element: large enough to break ties, and small enough to stay inside the
 # domain of most functions
 SPREAD = 0.05
@@ -117,9 +117,9 @@ def asked(
     ``question`` makes the variants and yields the comparisons. If a variant differs on the example
     but not on other values, leave out its comparison.
 
-    Pass ``draws=False`` if the variants may use the random numbers for other elements. The
+    Pass ``draws=False`` if the variants may use the random numbers for different elements. The
     comparison then ignores differences in random results. Pass ``resizes=True`` if the variants
-    have other shapes. The variants then run on the CPU.
+    have different shapes. The variants then run on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
@@ -204,7 +204,7 @@ def jittered(value: Any, rng: torch.Generator) -> Any:
 
 
 def agrees(comparison: Comparison) -> bool:
-    """Whether both calls gave the same results, up to rounding."""
+    """Return whether both calls gave the same results, up to rounding."""
     pairs = zip(comparison.actual, comparison.expected, strict=True)
     return comparison.failure is None and all(
         alike(one, other, comparison.floor) for one, other in pairs
@@ -212,12 +212,12 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
+    """Return whether the results of two calls are equal in number and, up to rounding, in value."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 
 def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
-    """Whether two results have the same shape, and the same values up to rounding.
+    """Return whether two results have the same shape and, up to rounding, the same values.
 
     A missing gradient counts as zeros.
     """
@@ -246,7 +246,7 @@ def _elsewhere(session: Session, draws: bool) -> Plain | None:
 
 
 def _drawn_on(session: Session, plain: Plain) -> bool:
-    """Whether ``forward`` returns the same result if it starts from the current random state."""
+    """Return whether ``forward`` gives the same result from the current random state."""
     _, args = fresh(plain.inputs, session.wanted)
     returned = attempt(lambda: as_tuple(session.subject.call(*args)))
     if isinstance(returned, Failure):
@@ -273,7 +273,8 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 def old_style(session: Session, evidence: Evidence) -> Evidence:
     """Record the names of the Functions whose ``forward`` takes ``ctx``.
 
-    PyTorch itself defines such a Function for each custom operator, and the user cannot change it.
+    Ignore the Functions that PyTorch defines for custom operators, because users cannot change
+    them.
     """
     own = (f for f in definitions(session) if not f.__module__.startswith("torch."))
     found = [f for f in own if takes_ctx(f)]
@@ -286,7 +287,7 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is the custom Function needed, or does autograd give the same result for the same forward?
+# Is the custom Function necessary, or does autograd give the same result for the same forward?
 #
 # One call applies the Function. The other call runs the Function's forward as ordinary code, with a
 # stand-in for ctx that does nothing. The two calls must give the same outputs, gradients and second
@@ -337,7 +338,7 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _has_other_reasons(function: type[Function]) -> bool:
-    """Whether a Function also defines ``vmap`` or ``symbolic`` (for ONNX export)."""
+    """Return whether a Function also defines ``vmap`` or ``symbolic`` (for ONNX export)."""
     return function.vmap is not Function.vmap or hasattr(function, "symbolic")
 
 
@@ -356,7 +357,10 @@ def as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
 def _twins(
     session: Session, ordinary: Session, evidence: Evidence, gs: Cotangents
 ) -> Iterator[Comparison]:
-    """Compare a Function with ordinary autograd on several inputs, unless the Function fails."""
+    """Compare a Function with ordinary autograd for several inputs.
+
+    Skip inputs for which the Function fails.
+    """
 
     def like(outputs: Sequence[Tensor]) -> Cotangents:
         pairs = zip(gs, outputs, strict=True)
@@ -374,7 +378,7 @@ def _twins(
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the example, then inputs for which equivalent formulas may differ.
+    """Yield the example, then inputs for which equivalent formulas may give different results.
 
     These inputs cause overflow, underflow, kinks or ties.
     """
@@ -410,7 +414,7 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 
 
 def _cost(session: Session, gs: Cotangents) -> Cost:
-    """Count the operations of forward and backward, and measure the memory held between them."""
+    """Count the operations in forward and backward, and measure the memory held between the two."""
     leaves, args = fresh(session.inputs, session.wanted)
     swapper, recording = SavedTensorSwapper(), OperationRecorder()
     with recording, swapper.hooks():

@@ -59,7 +59,7 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
-FAR_INPUTS = 3  # number of other values tried, to find out whether an input matters at all
+FAR_INPUTS = 3  # number of other values to try before concluding that an input does not matter
 # factors for more values to try if the first values change nothing and all slopes are zero
 FAR_FACTORS = (-1.0, 30.0, -30.0)
 
@@ -95,7 +95,7 @@ def probe(
 
     Stop early if further evidence would be meaningless.
 
-    ``intentional`` names the rules that the subject breaks by design. If such a rule is about
+    ``intentional`` holds the rules that the subject breaks by design. If such a rule is about
     linearity, the cotangents come from a range in which ``backward`` is still linear. If
     ``differences`` is false, compute no Jacobian. The rules then judge a gradient only if the
     slopes of ``forward`` along random directions confirm it.
@@ -111,7 +111,7 @@ def probe(
     values = _values(session, flat(outputs))
     graded = _values(session, flat(outputs), in_grad_mode=True)
     plain, seconds = _timed(values, session.inputs)
-    if seconds > SLOW:  # possibly only because the machine was busy
+    if seconds > SLOW:  # perhaps only because the machine was busy
         seconds = min(seconds, _timed(values, session.inputs)[1])
     differing = _without_grad(found, plain, graded)
     if differing:
@@ -170,7 +170,7 @@ def probe(
 PATIENCE = 20.0  # largest ratio of wall-clock time to CPU time on a busy machine
 SLOW = 5e-3  # seconds; if a pass takes less time, all probes run
 FURTHER_SECONDS = 2.0  # time limit for all further probes, if the subject is slow
-COLUMN_SECONDS = 1.0  # time limit for the columns of its Jacobian
+COLUMN_SECONDS = 1.0  # time limit for the Jacobian's columns, if the subject is slow
 FEWEST_COLUMNS = 4  # for each input
 
 
@@ -219,7 +219,7 @@ def _looked_further(
 ) -> Evidence:
     """Run further probes.
 
-    If the subject is slow and the time limit has passed, run only the required probes.
+    If the subject is slow and the time limit is exceeded, run only the required probes.
     """
     began, left_out = _moment(), []
     for look in further:
@@ -258,9 +258,10 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
 
 
 def _reads_no_more(session: Session, position: int, structure: Structure, values: Values) -> bool:
-    """Whether ``forward`` reads only some elements of a matrix, and the rest are 0.
+    """Return whether ``forward`` reads only the free elements of a matrix and the rest are 0.
 
-    These are the elements that the structure leaves free, such as those of a lower triangle.
+    A structure leaves some elements free, such as those in the lower triangle of a triangular
+    matrix.
     """
     value = session.inputs[position]
     free = structure.tangent(torch.ones_like(value)) != 0
@@ -290,10 +291,10 @@ RIGHT_ROUNDED = 1e-2  # in float32
 
 
 def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
-    """Whether the gradients for these cotangents agree with the slopes of ``forward``.
+    """Return whether the gradients for these cotangents agree with the slopes of ``forward``.
 
-    ``grad_outputs`` holds one cotangent for each tensor that ``forward`` returns. A direction in
-    which ``forward`` jumps does not count, unless it jumps in all of them.
+    ``grad_outputs`` holds one cotangent for each tensor that ``forward`` returns. Ignore directions
+    along which ``forward`` jumps, unless it jumps along all of them.
     """
     found = _after_forward(session)
     outputs = [out for out in found.forward.outputs if isinstance(out, Tensor)]
@@ -317,7 +318,7 @@ def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
-    """Yield the indices of inputs that affect the output only if they change by a large amount."""
+    """Yield the indices of inputs that affect the output only if they change considerably."""
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS
@@ -338,7 +339,7 @@ def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[in
 
 
 def _is_changed(session: Session, position: int, others: Iterable[Tensor], values: Values) -> bool:
-    """Whether replacing an input by one of ``others`` changes the result of ``forward``."""
+    """Return whether the result of ``forward`` changes if any of ``others`` replaces an input."""
     here = values(copied(session.inputs))
     for other in others:
         inputs = copied(session.inputs)
@@ -350,7 +351,7 @@ def _is_changed(session: Session, position: int, others: Iterable[Tensor], value
 
 
 def _after_forward(session: Session) -> Evidence:
-    """Run one forward pass. Return its results and the facts that are known without a run."""
+    """Run one forward pass. Return its results and the facts that are known without running it."""
     subject = session.subject
     return Evidence(
         subject=subject.name,

@@ -2,8 +2,8 @@
 
 ``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward.
 ``diagnose`` can still check its gradients. A clipped backward does not change a small
-``grad_output``, and a guided backward does not change a positive ``grad_output``. For this reason,
-all cotangents come from a range in which ``backward`` is linear.
+``grad_output``, and a guided backward does not change a positive ``grad_output``. Therefore, all
+cotangents come from a range in which ``backward`` is linear.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDING = 1e-6  # relative to the gradient; float32 rounding is smaller
 
 DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
 
-# maps two draws into the range
+# maps two random draws into the range
 Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -78,8 +78,8 @@ def linear_range(
 ) -> Range | None:
     """Return a range of cotangents in which ``backward`` is linear, or ``None`` if none exists.
 
-    If the user declares no rule about linearity, the range is unlimited. If ``backward`` is linear
-    in several ranges, return the first range in which the slopes of ``forward`` confirm the
+    If no rule about linearity is in ``intentional``, the range is unlimited. If ``backward`` is
+    linear in several ranges, return the first range in which the slopes of ``forward`` confirm the
     gradient. If the slopes do not confirm it in any range, the gradient is incorrect. In this case,
     return the first range with a nonzero gradient.
     """
@@ -121,9 +121,9 @@ def _equal(one: VjpResult, other: VjpResult) -> bool:
 
 
 def _parallel(one: VjpResult, other: VjpResult) -> bool:
-    """Whether the gradients for two cotangents are proportional.
+    """Return whether the gradients for two cotangents are proportional.
 
-    This happens, for example, if ``backward`` uses only the mean of ``grad_output``.
+    They are, for example, if ``backward`` uses only the mean of ``grad_output``.
     """
     for a, b in zip(one.grads, other.grads, strict=False):
         if a is None or b is None or not bool(a.any()) or a.numel() < 2:
@@ -163,7 +163,7 @@ def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> V
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two gradients agree up to float32 rounding errors."""
+    """Return whether two gradients agree up to float32 rounding errors."""
     return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
 
 
@@ -176,7 +176,7 @@ def _all_zero(vjp: VjpResult) -> bool:
 
 
 def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
-    """Whether the gradient agrees with the slopes of ``forward`` along random directions."""
+    """Return whether the gradient agrees with the slopes of ``forward`` along random directions."""
     slopes = evidence.values.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())
     return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

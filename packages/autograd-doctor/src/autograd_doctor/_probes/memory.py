@@ -1,4 +1,4 @@
-"""Find unneeded saved tensors, wasted computations, and graphs that are never freed."""
+"""Find unneeded saved tensors, wasted computations, and graphs in reference cycles."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGrad
 # --------------------------------------------------------------------------------------------------
 # Does backward need the values that were saved for it?
 #
-# When backward unpacks a saved tensor, it gets a tensor with different values instead. If no
-# gradient changes for any replacement values, no gradient depends on the saved values. A tensor
-# also counts as needed if a variant of the call needs it: a second derivative, a frozen input,
-# other inputs, or another number or flag as an argument.
+# When backward unpacks a saved tensor, the probe gives it a tensor with different values. If no
+# replacement changes a gradient, no gradient depends on the saved values. A tensor also counts as
+# needed if a variant of the call needs it: a second derivative, a frozen input, other inputs, or
+# another number or flag as an argument.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8
@@ -48,7 +48,7 @@ MOST_TENSORS = 8
 
 @dataclass(frozen=True)
 class _Asked:
-    """A call with its original saved tensors: its derivatives, and the tensors it unpacked."""
+    """The derivatives of a call with its original saved tensors, and the tensors it unpacked."""
 
     session: Session
     setting: Setting
@@ -57,7 +57,7 @@ class _Asked:
     unpacked: set[int]
 
     def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
-        """Whether a derivative depends on the values of a group of saved tensors.
+        """Return whether a derivative depends on the values of a group of saved tensors.
 
         Return true if this is unknown.
         """
@@ -163,7 +163,7 @@ def _kept_of(evidence: Evidence, call: Call, group: Group, read: bool, used: boo
 
 
 # --------------------------------------------------------------------------------------------------
-# Does backward compute a gradient that is not needed?
+# Does backward compute a gradient that the call does not need?
 #
 # The probe freezes one input, calls backward directly, and records its operations. An operation is
 # wasted if it contributes only to the gradient of the frozen input.
@@ -213,8 +213,8 @@ def _wasted(
         backward = _backward(session, gs, asking) if asking else None
         if backward is None:
             continue
-        # If backward computes a gradient and then discards it, it runs the same operations as with
-        # no frozen input. The recording without frozen inputs shows which operations were wasted.
+        # If backward computes a gradient and then discards it, it runs the same operations as
+        # without a frozen input. The recording without frozen inputs shows which ones are wasted.
         same = backward.names == everything.names
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed
@@ -244,7 +244,7 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
 # How often does backward unpack a saved tensor, and is the graph freed?
 # --------------------------------------------------------------------------------------------------
 
-WHILE = 0.02  # seconds for the engine's threads to release their references to a graph
+WHILE = 0.02  # seconds that the engine's threads get to release their references to a graph
 
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
@@ -306,7 +306,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
 
 
 def _only_the_collector_frees(contexts: list[weakref.ref[object]]) -> bool:
-    """Whether a reference cycle keeps a ctx alive until the garbage collector runs."""
+    """Return whether a reference cycle keeps a ctx alive until the garbage collector runs."""
     if not _alive(contexts):
         return False
     time.sleep(WHILE)

@@ -50,8 +50,8 @@ Inputs = tuple[Any, ...]
 class Precisions:
     """Forward and backward passes in float32 or in float64.
 
-    Each method returns ``None`` if the call raises an error or takes too long. Complex inputs are
-    not supported.
+    Methods that return outputs and gradients return ``None`` if the call raises an error or takes
+    too long. Complex inputs are not supported.
     """
 
     session: Session
@@ -75,7 +75,7 @@ class Precisions:
         return single, double
 
     def rounded_once(self, inputs: Inputs, draw: int) -> Values | None:
-        """Add a random rounding error to each input and cotangent. Return the float64 results.
+        """Return the float64 results with a random rounding error in each input and cotangent.
 
         Each draw also changes the seed of the call. A random Function draws different numbers in
         float32 and in float64, and this difference must not count as a loss of precision.
@@ -102,11 +102,10 @@ class Precisions:
     def line_of(
         self, found: Extreme, gradients_wanted: int, move: Move = stay, plain: Inputs = ()
     ) -> Extreme:
-        """Add the line that produces the first number that is not finite, or the first nan.
+        """Add the source line that produces the first non-finite number or the first nan.
 
-        ``plain`` holds inputs for which every number is finite. Without ``plain``, add the line
-        that produces the first nan. If the outputs contain no such number, examine only
-        ``backward``.
+        ``plain`` holds inputs for which every number is finite. Without ``plain``, look for the
+        first nan. If the outputs contain no such number, examine only ``backward``.
         """
         values = found.single or found.double
         outputs = values[:-gradients_wanted]
@@ -145,7 +144,7 @@ class Precisions:
                 done = both_ways(session, cotangents, move, inputs=inputs)
         except (
             CannotDiagnoseError
-        ):  # a solver may never finish on these numbers, so there is no verdict
+        ):  # a solver may never finish for these numbers, so there is no verdict
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
@@ -194,17 +193,17 @@ def coarseness(
     beside: Callable[[], Inputs],
     grain: Sequence[float],
 ) -> tuple[Values, Values]:
-    """Return the errors of the float32 results and the errors that noise explains.
+    """Return the errors of the float32 results, and the errors that noise can explain.
 
-    Both are empty if noise explains every error. Noise is the effect of one rounding error in each
-    input and cotangent. For each result, the noise is at least ``grain``.
+    Both are empty if noise can explain every error. Noise is the effect of one rounding error in
+    each input and cotangent. For each result, the noise is at least ``grain``.
 
     ``both`` holds the results for ``inputs`` in float32 and in float64. ``beside`` returns inputs
     that are close to ``inputs``.
     """
     error = each(distance, *both)
     if all(e <= EXCESSIVE * g for e, g in zip(peaks(error), grain, strict=True)):
-        return (), ()  # in the usual case, no further call is necessary
+        return (), ()  # usually, no further call is necessary
     there, noise = call.both(beside()), _noise(call, inputs, both[1], grain)
     if there is None or noise is None or not alike(there[1], both[1]):
         return (), ()
@@ -217,7 +216,7 @@ def coarseness(
 def _noise(
     call: Precisions, inputs: Inputs, double: Values, grain: Sequence[float]
 ) -> Values | None:
-    """Return how much a rounding error in each input and cotangent changes the float64 results."""
+    """Return how much rounding errors in the inputs and cotangents change the float64 results."""
     least = zip(double, grain, strict=True)
     noise: Values = tuple(None if v is None else torch.full_like(v.abs(), g) for v, g in least)
     for draw in range(1, DRAWS + 1):
@@ -231,7 +230,7 @@ def _noise(
 def _is_rounding(
     error: Tensor | None, change: Tensor | None, value: Tensor | None, noise: Tensor | None
 ) -> bool:
-    """Whether an error is larger than the noise and is as irregular as a rounding error.
+    """Return whether an error is larger than the noise and is as irregular as a rounding error.
 
     An error that is almost the same for nearby inputs has another cause, such as a random draw, the
     sign of an eigenvector, or a tolerance that depends on the dtype.
@@ -249,7 +248,7 @@ def _is_rounding(
 # --------------------------------------------------------------------------------------------------
 
 FRACTIONS = (1e-4, 1e-2)
-SHIFT = 1000.0  # times the spread of the inputs, as in years around 2000 that differ by 2
+SHIFT = 1000.0  # times the spread of the inputs, as for years around 2000 with a spread of 2
 # relative change: large enough to change rounding errors, small enough to change nothing else
 ASIDE = 0.05
 
@@ -296,11 +295,11 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
 
 
 def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
-    """Whether each element of the results depends on only one element of one input.
+    """Return whether each element of the results depends on only one element of one input.
 
     If an elementwise Function loses digits for small inputs, its formula is the cause. If a
-    Function mixes elements, cancellation may be unavoidable. Two examples are the gradient of a
-    softmax with nearly equal inputs, and a batch norm after a bias.
+    Function mixes elements, cancellation may be unavoidable. Examples are the gradient of a
+    softmax with nearly equal inputs and a batch norm after a bias.
     """
     if len(call.session.wanted) > 1:
         return False
@@ -367,7 +366,7 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements, or the largest magnitude if it is 0."""
+    """Return the finite elements' standard deviation, or their largest magnitude if it is 0."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
@@ -383,7 +382,7 @@ def _spread(tensor: Tensor) -> float:
 # exp overflows at 89 in float32 and at 710 in float64, so magnitudes that differ by less than a
 # factor of 8 cannot skip the range between 89 and 710.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
-LOW = -50.0  # exp(-50) is nearly 0, as exp(-inf) is, but does not underflow
+LOW = -50.0  # exp(-50) is nearly 0, like exp(-inf), but it does not underflow
 
 
 def extremes(session: Session, evidence: Evidence) -> Evidence:
@@ -426,14 +425,14 @@ def _ladder(
             else f"`|{name}|` reaches {number(first)}"
         )
         found = call.extreme(evidence, f"once {of}", at(first), *both)
-        named = representable(both[1])  # otherwise, nothing is reported
+        named = representable(both[1])  # otherwise, the rules report nothing
         yield call.line_of(found, len(evidence.wanted), _short, example) if named else found
 
 
 def _sign_of_lost(given: Tensor, values: Values) -> int:
     """Return the sign of the elements whose results are not finite.
 
-    Return 0 if results are not finite for elements of both signs.
+    Return 0 if elements of both signs have such results.
     """
     alike = [it for it in values if it is not None and it.shape == given.shape]
     lost = [~torch.isfinite(value) for value in alike if not bool(torch.isfinite(value).all())]
@@ -478,7 +477,7 @@ def _masked(
 
 
 def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:
-    """Whether the gradients stay the same when a very low input decreases further."""
+    """Return whether the gradients stay the same when a very low input decreases further."""
     if lower is None or not alike(low, lower):
         return False
     pairs = zip(low[-gradients:], lower[-gradients:], strict=True)
@@ -497,7 +496,7 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------
-# Do float64 results change smoothly for a tiny step, as they do for a larger step?
+# Do float64 results change as smoothly for a tiny step as for a larger step?
 #
 # A Function may compute in float32 internally and return float64 numbers. These numbers stay
 # constant while the inputs change by less than float32 can resolve, and then they jump.
@@ -530,8 +529,8 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 def _values(session: Session, by: float) -> Values | None:
     """Change each input and cotangent by the relative amount ``by``. Return all results.
 
-    Each number increases or decreases at random, but in the same direction in every call. A result
-    that is not in float64 becomes ``None``, because a different rule reports it.
+    Each number increases or decreases at random, but in the same direction in every call. Replace a
+    result that is not in float64 with ``None``, because a different rule reports it.
     """
     rng = generator(session.seed, Stream.STAIRS)
 

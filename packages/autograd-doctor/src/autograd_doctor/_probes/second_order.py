@@ -44,8 +44,8 @@ from autograd_doctor.evidence import (
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
     """Yield a random direction for each input that requires grad.
 
-    A direction is 0 at each element for which ``forward`` is not smooth or was not examined. A step
-    along the direction preserves the structure of the input, such as symmetry.
+    A direction is 0 at each element that was not examined or along which ``forward`` is not smooth.
+    A step along the direction preserves the structure of the input, such as symmetry.
     """
     slopes = evidence.values.slopes
     is_smooth = slopes is not None and bool(slopes.smooth.all())
@@ -68,7 +68,7 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
 # Differentiate the gradients through the graph of backward.
 # --------------------------------------------------------------------------------------------------
 
-# derivatives of one gradient, with respect to each wanted input and then to grad_output
+# derivatives of one gradient with respect to each wanted input, then with respect to grad_output
 Row = list[float | None]
 
 
@@ -92,7 +92,7 @@ class Derived:
 def double_backward(
     session: Session, grad_outputs: Sequence[Tensor], along: Projection, *, follow: bool
 ) -> Derived:
-    """Differentiate ⟨weights, gradient⟩ along each direction, for each gradient.
+    """For each gradient, differentiate ⟨weights, gradient⟩ along each direction.
 
     If ``follow`` is true, also differentiate with respect to ``grad_output``, unless the graph
     contains a delayed error.
@@ -115,7 +115,7 @@ def total(parts: Sequence[float | None]) -> float | None:
 def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
     """Call the error nodes that @once_differentiable adds to the graph.
 
-    ``.backward()`` calls these nodes and raises their error, but ``autograd.grad`` does not.
+    ``.backward()`` runs these nodes, which raise an error. ``autograd.grad`` does not run them.
     """
     for node in graph_nodes([grad for grad in grads if grad is not None]):
         if node.name() == "torch::autograd::Error":
@@ -141,7 +141,7 @@ def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | 
 
 
 def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
-    """Return the inner product. Ignore elements, even nan, where ``vector`` is zero."""
+    """Return the inner product. Ignore elements where ``vector`` is zero, even if they are nan."""
     moved = vector != 0
     return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])
 
@@ -149,9 +149,9 @@ def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
 # --------------------------------------------------------------------------------------------------
 # Differentiate backward B(x, g) by autograd and by finite differences, and compare the results.
 #
-# Each gradient gets a weight h, so that ⟨h, B(x, g)⟩ is one number. Autograd differentiates this
-# number through the graph of backward. Central differences of backward need no graph. They give the
-# expected value, because the first derivative is already known to be correct.
+# A weight h turns each gradient into one number, ⟨h, B(x, g)⟩. Autograd differentiates this number
+# through the graph of backward. Central differences of backward need no graph. They give the
+# expected value if the first derivative is correct, which other rules check.
 # --------------------------------------------------------------------------------------------------
 
 # relative to the second derivative; a missing term is larger, the finite-difference error smaller
@@ -160,7 +160,7 @@ ROUNDING = 1e-10  # relative to weights and cotangents: what remains if all term
 
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Add second derivatives to the evidence, along directions in which ``forward`` is smooth."""
+    """Record second derivatives along directions in which ``forward`` is smooth."""
     if evidence.values.vjps.get(OTHER) is None or evidence.values.vjps[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
@@ -178,7 +178,7 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Add second derivatives to the evidence, and record that the user requires them."""
+    """Record second derivatives, and record that the user requires them."""
     return replace(second_order(session, evidence), second_order_required=True)
 
 
@@ -205,8 +205,8 @@ class _Question:
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
         """Yield the second derivatives that autograd returns, with their expected values.
 
-        First, all inputs move together. If the results differ from the expected values, each input
-        moves alone.
+        First, move all inputs together. If a result differs from its expected value, or if
+        ``backward`` has a kink along this direction, move each input alone.
         """
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
@@ -258,7 +258,8 @@ class _Question:
     ) -> Iterator[SecondDerivative]:
         """For each gradient, yield the actual derivative of ⟨h, gradient⟩ and the expected one.
 
-        ``value`` holds a finite-difference estimate for all gradients, and ``error`` its error.
+        ``value`` holds the finite-difference estimates for all gradients, and ``error`` holds their
+        errors.
         """
         weights = self.along.weights
         lengths = [len(h) for h in weights]
@@ -287,11 +288,11 @@ class _Question:
 # Find where the graph is lost.
 #
 # Autograd tracks the saved inputs and outputs. It treats other saved tensors and all attributes of
-# ctx as constants. We compute these constants for moved inputs, and pass them to backward together
-# with the original inputs. The resulting change in the gradient is the part of the second
-# derivative that these constants lose. They are the cause if and only if this part equals the
-# missing part of the second derivative. If no constant is the cause, backward itself loses the
-# graph, and the source of backward may show where.
+# ctx as constants. The probe computes these constants for moved inputs, and passes them to backward
+# together with the original inputs. The resulting change in the gradient is the part of the second
+# derivative that is lost through these constants. They are the cause if and only if this part
+# equals the missing part of the second derivative. If no constant is the cause, backward itself
+# loses the graph, and the source of backward may show where.
 # --------------------------------------------------------------------------------------------------
 
 # Methods that return a copy or a view of a whole tensor
@@ -363,7 +364,7 @@ class _Constants:
         return node.saved_tensors, dict(vars(node))
 
     def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
-        """Return the derivative of ⟨h, gradient⟩, and its error, if only ``constants`` change."""
+        """Return the derivative of ⟨h, gradient⟩ and its error when only ``constants`` change."""
         session = self.question.session
         setting = Setting(session.inputs, session.wanted)
 
@@ -388,7 +389,7 @@ def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two values have the same structure but differ in a number or an untracked tensor."""
+    """Return whether two values of the same form differ in a number or in an untracked tensor."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         alike = is_float(one) and one.shape == other.shape and not _has_graph(one)
         return alike and not torch.equal(one, other)
@@ -400,7 +401,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _has_graph(value: Tensor) -> bool:
-    """Whether autograd tracks a tensor.
+    """Return whether autograd tracks a tensor.
 
     If forward makes a view of an output, ``requires_grad`` of the view becomes True, but autograd
     does not track the view.

@@ -1,4 +1,4 @@
-"""Find results that change between calls, and state that a call uses but does not take as input."""
+"""Find results that change between calls, and calls that use or change more than their inputs."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from autograd_doctor.formatting import listed, number
 def repetition(session: Session, evidence: Evidence) -> Evidence:
     """Repeat a call with several changes that must not affect its results.
 
-    If a result differs, repeat the call with each change alone, to find the change that matters.
+    If a result differs, repeat the call with each change alone to find the one that matters.
     Otherwise, if the call draws random numbers, repeat it with several seeds, because a random
-    number may decide whether ``backward`` draws more.
+    number may determine whether ``backward`` draws further ones.
     """
     plain, grad_outputs = _first_time(evidence), evidence.values.vjps[RANDOM].grad_outputs
     altogether, draws = _again(session, grad_outputs, filled=True, redrawn=True, reseeded=True)
@@ -79,7 +79,7 @@ RESEEDED = "when `backward` starts from a different seed"
 
 
 def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
-    """Try several seeds. Yield the first comparison in which reseeding changes ``backward``."""
+    """Try several seeds. Yield the first comparison in which reseeding changes the gradients."""
     grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
     for k in range(1, SEEDS + 1):
         other = copy.copy(session)
@@ -103,7 +103,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
     if not agrees(found):
         run = attempt(session.run)
         if not isinstance(run, Failure):
-            # The attributes come first: after a pass, PyTorch may refuse access to the graph.
+            # Examine the attributes first: after a pass, PyTorch may deny access to the graph.
             altered = _altered(run, second.grad_outputs)
             line = _parting_line(run, second.grad_outputs)
             found = replace(found, line=line, altered=altered)
@@ -123,7 +123,7 @@ def _parting_line(run: Run, grad_outputs: Sequence[Tensor | None]) -> str:
 
 
 def _altered(run: Run, grad_outputs: Sequence[Tensor | None]) -> tuple[str, ...]:
-    """Describe a ``ctx`` attribute that a backward pass changes, as in ``Comparison.altered``."""
+    """Describe a ``ctx`` attribute that a backward pass changes. See ``Comparison.altered``."""
     nodes = custom_nodes(run.tensors, depth=1)
     before = [(node, name, _snapshot(it)) for node in nodes for name, it in vars(node).items()]
     for _, name, was in before:
@@ -217,7 +217,7 @@ def _comparable(one: Pass, other: Pass) -> bool:
 
 
 def _identical(one: Pass, other: Pass) -> bool:
-    """Whether two passes gave bitwise identical results."""
+    """Return whether two passes gave exactly the same results."""
     return _comparable(one, other) and all(
         a is b if a is None or b is None else same_bytes(a, b)
         for a, b in zip((*one.outputs, *one.grads), (*other.outputs, *other.grads), strict=True)
@@ -225,7 +225,7 @@ def _identical(one: Pass, other: Pass) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Does an earlier call with other arguments change the outputs, as with a wrong cache key?
+# Do the outputs depend on an earlier call with other arguments, for example through a cache?
 # --------------------------------------------------------------------------------------------------
 
 MOST_NUMBERS = 4
@@ -233,7 +233,7 @@ DEPENDS = 1e-3  # relative; a solver that starts from its last solution may diff
 
 
 def earlier_calls(session: Session, evidence: Evidence) -> Evidence:
-    """Call a Function with other arguments, once by itself and once after the original call."""
+    """Call a Function with other arguments, first alone and then after the original call."""
     around = session.subject.around
     found = []
     for names, other in _with_other_arguments(session):
@@ -262,7 +262,7 @@ def _with_other_arguments(session: Session) -> Iterator[tuple[str, Session]]:
 
     Each comes with a phrase for the arguments of the original call. Sorted integers stay sorted,
     because they may be the row pointers of a sparse matrix. The numbers change one at a time,
-    because the key of a cache may contain only some of them.
+    because a cache key may contain only some of them.
     """
     args = session.inputs
     numbers: list[dict[int, Any]] = [
@@ -454,8 +454,8 @@ def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
 def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
     """Change an input or output in place after ``forward``, and compare the gradients.
 
-    Return the name of the changed tensor and the comparison. A Function's caller could make the
-    same change.
+    A Function's caller could make the same change. Return the name of the changed tensor and the
+    comparison.
     """
     k, as_input = whose.position, whose.role == "input"
     if k < 0:
@@ -506,7 +506,7 @@ def _tensors_in(
 
 
 def _is_random_state(tensor: Tensor) -> bool:
-    """Whether a tensor looks like the state of a random generator.
+    """Return whether a tensor looks like the state of a random generator.
 
     A ctx can keep this state so that ``backward`` draws the same numbers as ``forward``.
     """

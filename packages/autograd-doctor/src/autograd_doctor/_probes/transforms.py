@@ -36,7 +36,7 @@ from autograd_doctor.evidence import Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# Compare forward mode with backward mode, without finite differences: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩.
+# Compare forward mode with reverse mode, without finite differences: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩.
 # --------------------------------------------------------------------------------------------------
 
 ROUNDING = 1e-6  # relative to the terms; float32 rounding inside forward is not a bug
@@ -63,7 +63,7 @@ def _forward_mode_question(
         if not isinstance(actual, Failure):
             yield from _compared(evidence, how, plain.grad_outputs, actual, gradients, moving)
             yield from _left_alone(evidence, how, given, moving)
-        elif evidence.forward.whole:  # in a callable, other operations may lack forward mode
+        elif evidence.forward.whole:  # in a callable, other operations may not support it
             yield Comparison("jvp", how, failure=actual, stage="forward mode")
 
 
@@ -84,7 +84,7 @@ def _left_alone(
     """Compare each input tangent after ``jvp`` with its value before ``jvp``.
 
     ``jvp`` must not change a tangent, because other operations read it. If ``forward`` changes its
-    input in place, ``jvp`` must also change the tangent, so compare nothing.
+    input in place, ``jvp`` must also change the tangent. In this case, compare nothing.
     """
     if evidence.forward.dirty:
         return
@@ -148,7 +148,7 @@ def _compared(
         pairs = [(v, grads.get(position)) for position, v in tangents.items()]
         expected, other_size, other_coarse = _inner(pairs)
         larger = max(abs(actual), abs(expected)) or 1.0
-        # The tolerance is relative to the terms. Their sum may be small because they cancel.
+        # The tolerance is relative to the terms, because their sum is small if they cancel.
         tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
         numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (actual, expected)]
         moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
@@ -168,7 +168,7 @@ def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float,
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate the tangents that jvp returns, and compare with the derivative of backward.
+# Compare the derivative of the tangents that jvp returns with the derivative of backward.
 #
 # ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are equal. The
 # derivative of ⟨g, J v⟩ uses the graph of jvp. The derivative of ⟨Jᵀ g, v⟩ uses the graph of
@@ -248,7 +248,7 @@ def _differentiated(
 # --------------------------------------------------------------------------------------------------
 
 COTANGENTS = (1.0, -0.5, 2.0)  # for each slice, the factor that multiplies grad_output
-# A batched kernel may sum in another order, and a vmap rule may compute in float32.
+# A batched kernel may sum in a different order, and a vmap rule may compute in float32.
 VMAP_TOLERANCE = 1e-6
 
 
@@ -256,9 +256,9 @@ VMAP_TOLERANCE = 1e-6
 class Layout:
     """A choice of ``in_dims`` for ``torch.func.vmap``.
 
-    For each argument, ``in_dims`` holds the dim that stacks the slices, or ``None`` if all slices
-    share the argument. If ``must_run`` is true, every vmap rule must support this choice, and an
-    error counts as a failure.
+    For each argument, ``in_dims`` holds the dim along which the slices are stacked, or ``None`` if
+    all slices share the argument. If ``must_run`` is true, every vmap rule must support this
+    choice, and an error counts as a failure.
     """
 
     how: str
@@ -277,7 +277,7 @@ def vmapped(session: Session, evidence: Evidence) -> Evidence:
 
 
 def opted_in(function: type[Function]) -> bool:
-    """Whether a Function defines ``vmap`` or sets ``generate_vmap_rule``."""
+    """Return whether a Function defines ``vmap`` or sets ``generate_vmap_rule``."""
     return bool(function.generate_vmap_rule) or function.vmap is not Function.vmap
 
 
@@ -338,7 +338,7 @@ def _looped(
 
 
 def _joined(grads: Sequence[Tensor | None], dim: int | None) -> Tensor | None:
-    """Stack the gradients of the slices. If the slices share the input, add the gradients."""
+    """Stack the gradients of the slices, or add them if the slices share the input."""
     given = [grad for grad in grads if grad is not None]
     if not given:
         return None
@@ -386,19 +386,19 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 # Compare torch.compile with eager mode.
 #
 # The backend (``aot_eager``) traces but generates no code, so any difference comes from tracing.
-# Dynamo stores its results on the code object of the function that it compiles. We therefore
-# compile a small caller with a new code object each time. Dynamo traces the user's function as part
-# of the caller, so it stores nothing on the user's code object.
+# Dynamo stores its results on the code object of the function that it compiles. Therefore, the
+# probe compiles a small caller with a new code object each time. Dynamo traces the user's function
+# as part of the caller, so it stores nothing on the user's code object.
 # --------------------------------------------------------------------------------------------------
 
 COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation with operations that round differently
-LONGEST = 200  # largest number of characters in a reason
+LONGEST = 200  # maximum number of characters in a reason
 
 Call = Callable[..., Any]
 
 
 def compiled(session: Session, evidence: Evidence) -> Evidence:
-    """If ``torch.compile`` works, compare the compiled call with the eager call."""
+    """If ``torch.compile`` works in this environment, compare a compiled call with eager mode."""
     if not _available():
         return evidence
     return asked(session, evidence, _compile_question, draws=False)
@@ -443,7 +443,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Disable logging inside a ``with`` block, because dynamo's exceptions have all the details."""
+    """Disable logging inside a ``with`` block, because Dynamo's exceptions contain the details."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -464,7 +464,7 @@ class _Doubled(Function):
 
 @cache
 def _available() -> bool:
-    """Whether ``torch.compile`` works in this environment. The test compiles a correct Function."""
+    """Return whether ``torch.compile`` can compile a correct Function in this environment."""
     x = torch.ones(2, requires_grad=True)
     try:
         with silence():
@@ -475,7 +475,7 @@ def _available() -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare a float32 call with a call under autocast. As in training loops, backward runs outside.
+# Compare a float32 call with a call under autocast. As in training loops, backward runs outside it.
 # --------------------------------------------------------------------------------------------------
 
 LOW = torch.bfloat16
@@ -508,7 +508,7 @@ def _under_autocast(session: Session) -> Session:
 
 
 def _otherwise_random(session: Session) -> Session:
-    """Return a copy of the session with another seed.
+    """Return a copy of the session with a different seed.
 
     A Function may draw different random numbers under autocast. The copy shows how much this
     changes the results.

@@ -67,8 +67,8 @@ def _first_elements(run: Run) -> Iterator[int]:
 def one_row(run: Run, i: int) -> list[Tensor]:
     """Return row ``i`` of the Jacobian as one flat, real gradient for each input.
 
-    The cotangent is 1 at element ``i`` and 0 elsewhere. ``i`` counts the elements of all
-    floating-point outputs, and each complex element counts as two.
+    The cotangent is 1 at element ``i`` and 0 elsewhere. ``i`` is an index into the elements of all
+    floating-point outputs, in which each complex element counts as two.
     """
     cotangents = [
         torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
@@ -84,9 +84,9 @@ def one_row(run: Run, i: int) -> list[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Make the same call with other lengths and numbers, to test explanations of a constant factor.
+# Make the same call with other lengths and numbers to test explanations of a constant factor.
 #
-# A gradient that is twice the expected gradient for a 4×5 input can have several explanations, such
+# If a gradient is twice the expected gradient for a 4×5 input, there are several explanations, such
 # as a factor of 2 in the formula or the square root of the length 4. For a 3×5 input, these two
 # factors differ.
 # --------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Make calls with another length or number, and add the ratios of actual to expected gradients.
+    """Record the ratios of actual to expected gradients in calls with another length or number.
 
     This probe does nothing unless a gradient may be incorrect.
     """
@@ -127,7 +127,7 @@ def _other_number(value: Any) -> Any:
 
 
 def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
-    """Make the call on other inputs and return the ratios. Return ``None`` if the call fails."""
+    """Make the call with other inputs and return the ratios. Return ``None`` if the call fails."""
     rng = generator(session.seed, Stream.RESIZED)
     plain = plain_call(session, inputs, rng)
     if plain.done.failure:
@@ -158,7 +158,7 @@ def with_other_length(value: Any, length: int) -> Any:
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
     """For each wanted input, yield the ratio of the actual to the expected gradient.
 
-    Project both gradients onto a random direction.
+    First, project both gradients onto a random direction.
     """
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
@@ -187,9 +187,8 @@ def _slope(
 ) -> float | None:
     """Return the expected gradient of one input, projected onto ``vector``.
 
-    The result is ``None`` if ``forward`` is not smooth along ``vector``.
-
-    ``center`` holds the outputs, and ``g`` holds the cotangents.
+    Return ``None`` if ``forward`` is not smooth along ``vector``. ``center`` holds the outputs, and
+    ``g`` holds the cotangents.
     """
 
     def at(offset: float) -> Tensor:
@@ -209,7 +208,7 @@ def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Make the same call with another argument, and find gradients that should change but do not.
+# Change one argument of the call, and find gradients that should change too but do not.
 # --------------------------------------------------------------------------------------------------
 
 CHANGED = 1e-3  # relative; the slopes of forward are known much more accurately
@@ -237,7 +236,7 @@ def unused(session: Session, evidence: Evidence) -> Evidence:
 def _unchanged_by(
     session: Session, evidence: Evidence, sent: Sequence[Tensor], position: int
 ) -> Iterator[int]:
-    """Yield the inputs whose gradient should change with an argument but stays the same."""
+    """Yield the inputs whose gradient should change when an argument changes, but does not."""
     rng = generator(session.seed, Stream.RESIZED)
     value = session.inputs[position]
     other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)

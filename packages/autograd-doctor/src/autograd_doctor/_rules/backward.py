@@ -27,7 +27,7 @@ from autograd_doctor.formatting import plural, quoted
 # Rules about errors and side effects of backward.
 # --------------------------------------------------------------------------------------------------
 
-# relative to the gradient; more than a solver's error, less than the effect of an ignored output
+# relative to the gradient; larger than a solver's error, smaller than that of an ignored output
 BARELY = 0.01
 
 
@@ -272,7 +272,7 @@ def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
 
 
 def _why_this_shape(got: Sequence[int], want: Sequence[int], source: str) -> str:
-    """Return a hint about a call with a surprising result in a special case, or ``""``."""
+    """Return a hint if ``source`` contains a likely cause of the incorrect shape, else ``""``."""
     computed_dims = re.search(
         r"\.sum\((dim=)?(tuple|list|[a-z_]*(dims|axes))\b|\.sum\(\(\)", source
     )
@@ -485,7 +485,7 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
 )
 def gradient_device(evidence: Evidence) -> Match | None:
     devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
-    # only a warning, because the caller may use only the CPU
+    # a warning on the CPU, because the caller may never use another device
     severity: Severity = "warning" if devices == {"cpu"} else "error"
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":

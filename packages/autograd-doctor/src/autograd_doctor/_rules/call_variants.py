@@ -52,7 +52,7 @@ def input_layout(evidence: Evidence) -> Match | None:
         if seen and comparison.stage != "forward":
             return seen
         refused = refused or seen
-    return refused and replace(refused, severity="warning")  # users notice an error
+    return refused and replace(refused, severity="warning")  # users notice this error
 
 
 # --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ IN_FLOAT64 = (
     hint="Compute a gradient only if its entry in `ctx.needs_input_grad` is True. There is one "
     "entry for each argument of `forward`.",
     lesson="02_ctx_rules",
-    after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # frozen-input: backward confuses two gradients
+    after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # frozen-input: backward mixes up two gradients
 )
 def wasted_gradient(evidence: Evidence) -> Match | None:
     if not evidence.memory.wasted_gradients:
@@ -89,10 +89,10 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
-    # Compare the sizes one by one. Which of the two sums is larger can depend on the inputs.
+    # Compare the sizes one by one, because the inputs can determine which sum is larger.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None
-    # if plain autograd runs no operation, there is nothing to compare
+    # if plain autograd runs no operations, there is nothing to compare
     if not 0 < ordinary.operations <= function.operations:
         return None
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}

@@ -144,7 +144,7 @@ def wrong_mark_dirty(evidence: Evidence) -> Match | None:
 def mutates_input(evidence: Evidence) -> Match | None:
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
     # The doctor cannot see calls to mark_dirty inside a callable. If the callable returns a changed
-    # input, the doctor assumes that the input was marked.
+    # input, the doctor assumes that a Function inside it marked the input as dirty.
     if not evidence.is_function:
         returned = {j for _, j in evidence.forward.views}
         hidden = [i for i in hidden if i not in returned]
@@ -325,7 +325,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
 
 
 def _stepped(output: Tensor) -> bool:
-    """Return whether all elements of an output are integers and at least one is not zero."""
+    """Return whether all elements of an output are integers and at least one is nonzero."""
     return bool(output.any()) and bool((output == output.round()).all())
 
 
@@ -356,7 +356,7 @@ def default_dtype(evidence: Evidence) -> Match | None:
     given, got = " and ".join(sorted(floats)), dtype_name(evidence.forward.outputs[found.output])
     alone = len(evidence.forward.outputs) == 1
     what = f"`forward` returns {got}" if alone else f"output {found.output} of `forward` is {got}"
-    # float64 can be the right dtype, but not for this reason
+    # float64 can be the right dtype, but not because it is the default
     why = " only because this is" if got == "float64" else ", which is"
     return Match(
         f"for {given} inputs, {what}{why} PyTorch's default dtype.",

@@ -40,7 +40,7 @@ def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
 def _seen(
     evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
 ) -> Match:
-    """Report the violated law of linearity, and show one element of the gradient as an example."""
+    """Report which condition for linearity the gradient violates, and show one element."""
     once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
     off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
     index = unraveled(int(off.argmax()), off.shape)
@@ -145,7 +145,7 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return a copy of ``got`` with every non-finite element of ``wanted`` copied into it.
+    """Return a copy of ``got`` that contains the non-finite elements of ``wanted``.
 
     Subtraction cannot compare non-finite elements, because ∞ - ∞ is nan.
     """
@@ -171,7 +171,7 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
 def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
     """Return the relative precision of the least precise cotangent.
 
-    A cotangent is less precise if its output is in float32.
+    A cotangent is less precise if the output is in float32.
     """
     gs = evidence.values.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
@@ -232,7 +232,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
-    """Return whether all elements agree. Each tolerance is relative to the element itself."""
+    """Return whether all elements agree. The tolerance is relative to each element."""
     return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 

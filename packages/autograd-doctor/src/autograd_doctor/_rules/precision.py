@@ -56,10 +56,10 @@ def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Find tensors with elements that are nan although the reference is not nan.
+    """Find tensors with elements that are nan even though the reference is not nan.
 
-    Yield the position of each tensor and a mask of these elements. A gradient element counts
-    only if the reference gradient is finite there, because an infinite gradient is useless.
+    Yield the position of each tensor and a mask of these elements. Ignore elements of a gradient
+    for which the reference gradient is not finite, because an infinite gradient is useless.
     """
     outputs = len(call.double) - len(evidence.wanted)
     if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
@@ -89,7 +89,7 @@ def _describe_overflow(
         seen["line"] = call.line
     masked = call.masked is not None
     what, avoid = ("nan", REPLACE) if masked else ("number that is not finite", SHRINK)
-    known = call.computes not in ("", "nan")  # a nan comes from a tensor that `forward` saved
+    known = call.computes not in ("", "nan")  # "nan": a saved tensor already contains nan
     why = f", because it computes {call.computes}" if known else ""
     if call.computes.startswith(INVERSES):
         avoid = ROUNDED
@@ -162,7 +162,7 @@ def inexact_forward(evidence: Evidence) -> Match | None:
 MOVING = 1e-5
 # relative to the magnitude; a thousand times the long step, as after a sign change
 JUMPING = 0.1
-OTHERWISE = 0.5  # relative to the change that a linear function would have
+OTHERWISE = 0.5  # relative to the change of a linear function
 
 
 @rule(
@@ -177,15 +177,15 @@ OTHERWISE = 0.5  # relative to the change that a linear function would have
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
-    if evidence.values.inexact:  # a solver that stops early loses no digits
+    if evidence.values.inexact:  # a solver that stops early is inexact, but it does not lose digits
         return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
 def _cast(evidence: Evidence) -> Match | None:
-    """Report a gradient that has only 16-bit precision although the cotangent is in float64."""
+    """Report a gradient that has only 16-bit precision even though the cotangent is in float64."""
     vjp = evidence.values.vjps.get(RANDOM)
-    if evidence.values.cotangent_range:  # the cotangents may have few digits
+    if evidence.values.cotangent_range:  # the cotangents may have only a few digits
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None

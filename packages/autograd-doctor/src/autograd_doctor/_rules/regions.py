@@ -98,7 +98,7 @@ def selected(m: Mismatch) -> str:
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
-    """Return the edge of a dim that contains all incorrect elements, or ``None``."""
+    """Return the edge of a dim at which all incorrect elements lie, or ``None``."""
     for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
         # a single incorrect element may be at the edge by chance
@@ -144,7 +144,7 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Name the argument that lies between the norms of incorrect slices and those of correct ones.
+    """Name an argument that separates the norms of incorrect slices from those of correct slices.
 
     If ``forward`` clamps a norm, as in ``max(norm, eps)``, the derivative changes where the norm
     equals ``eps``.
@@ -259,7 +259,7 @@ def _scaled(m: Mismatch) -> str | None:
 
 
 class Threshold(NamedTuple):
-    """A condition on the inputs that is true for all incorrect elements and for no correct one.
+    """A condition on the inputs that is true for all incorrect elements and false for correct ones.
 
     ``chance`` is the probability that the condition separates random elements equally well.
     ``at_zero`` is true if the bound is 0.
@@ -315,7 +315,7 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Format the right side of a condition, such as ``< 0``, ``<= y`` or ``is 0``.
+    """Format the right-hand side of a condition, such as ``< 0``, ``<= y`` or ``is 0``.
 
     ``bad`` holds the values of the incorrect elements.
     """
@@ -332,7 +332,7 @@ def _beside(other: str, apart: str) -> str:
 
 
 def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the name and the value of each other real input with the same shape."""
+    """Yield the name and the value of every other real input that has the same shape."""
     for position, other in enumerate(m.evidence.inputs):
         comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
         if comparable and position != m.position:
@@ -340,7 +340,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the likeliest bound between ``low`` and ``high``: 0, an argument or a short number."""
+    """Return the most likely bound from ``low`` to ``high``: 0, an argument or a short decimal."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]

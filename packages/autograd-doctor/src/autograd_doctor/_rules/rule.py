@@ -16,7 +16,7 @@ from autograd_doctor.finding import Finding, Severity
 from autograd_doctor.formatting import element, nth, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Define a rule: its name, its severity, and the pure function that decides.
+# Define a rule: its name, its severity, and the pure function that detects the mistake.
 # --------------------------------------------------------------------------------------------------
 
 Family = Literal[
@@ -77,8 +77,8 @@ class Rule:
 
 
 # If one of these rules reports an error, the doctor cannot judge the gradients, because they are
-# missing or belong to other values. The list omits mutates-input, because the doctor can judge
-# the gradients even after this error.
+# missing or meaningless. The list omits mutates-input, because the doctor can judge the gradients
+# even after this error.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -119,7 +119,7 @@ def rule(
 
 
 def ordinal(cotangent: Cotangent) -> str:
-    """Return the position of the only output with a cotangent, as a word such as ``first``."""
+    """Return the position of the only output with a cotangent as a word, such as ``first``."""
     return nth(cotangent.output)
 
 
@@ -297,7 +297,8 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
     """Format an element with four digits.
 
-    Return ``"None"`` if the tensor is missing, and its shape if the index does not fit.
+    Return ``"None"`` if the tensor is missing. If the index does not fit the tensor, return the
+    tensor's shape.
     """
     if tensor is None:
         return "None"

@@ -122,7 +122,8 @@ def _marked(failure: Failure | None) -> bool:
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
     """Return the first incorrect second derivative.
 
-    Count a nan or infinity only if second derivatives are required, because users notice it anyway.
+    Ignore nan and infinity unless second derivatives are required, because users notice them
+    anyway.
     """
     wrong = (found for found in second.derivatives if found.wrong)
     told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))

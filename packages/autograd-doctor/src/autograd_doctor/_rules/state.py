@@ -244,7 +244,7 @@ def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about captured tensors and modules, which a Function uses without taking them as arguments.
+# Rules about captured tensors and modules, which a Function uses but does not take as arguments.
 # --------------------------------------------------------------------------------------------------
 
 

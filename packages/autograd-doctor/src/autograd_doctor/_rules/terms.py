@@ -95,7 +95,7 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 def _origin(m: Mismatch, size: float) -> str:
     """Name a number in this call that equals the factor or its inverse.
 
-    The number must also explain the factor in other calls. Otherwise, the match may be a
+    Ignore a number that does not explain the factor in other calls, because the match may be a
     coincidence.
     """
     output = m.evidence.forward.outputs[0].shape
@@ -186,7 +186,7 @@ class Product:
 class Upstream:
     """The part of a term that contains ``grad_output``.
 
-    This is ``grad_output`` itself or, if ``axis`` is given, its weighted sum over a dim.
+    This is ``grad_output`` itself or, if ``axis`` is given, its weighted sum over that dim.
     """
 
     axis: int | None
@@ -207,8 +207,8 @@ def lacking_term(m: Mismatch) -> str | None:
 def _summed_term(m: Mismatch) -> str | None:
     """Describe the missing term of a gradient that is a single number.
 
-    The term is a sum over the elements of the output. A single number matches too many terms, so
-    this function compares Jacobians, which have one number for each element of the output.
+    The term is a sum over the elements of the output. Too many terms match a single number, so this
+    function compares Jacobians, which have one number for each element of the output.
     """
     columns, rows = m.evidence.values.jacobian, m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
@@ -287,8 +287,8 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
     """Return whether the constant ``k`` is plausible for a term of the product rule.
 
     A plausible constant is 1/2, 1, 2, an argument of the call, or one of these divided by the
-    length of the summed dim, as in a mean. If a sum over a dim has several results, any constant is
-    plausible, because a match by chance is unlikely.
+    length of the summed dim, as in a mean. If a sum over a dim gives several numbers, any constant
+    is plausible, because a match by chance is unlikely.
     """
     if not product.factors and upstream.axis is None:
         return abs(k - 1) < CLOSE  # as in the skip connection x + f(x)
@@ -302,7 +302,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 def _cotangent(m: Mismatch) -> Tensor | None:
     """Return the only ``grad_output``, expanded to the shape of the gradient.
 
-    If ``forward`` reduced a dim, insert this dim with size 1 first.
+    If ``forward`` reduced a dim, first restore this dim with size 1.
     """
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
@@ -342,7 +342,7 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _names_of_saved(source: str, count: int) -> list[str]:
-    """Return the variable names of the saved tensors in ``backward``, or numbered names."""
+    """Return the names that ``backward`` gives to the saved tensors, or numbered names."""
     found = re.search(r"^\s*\(?([\w, ]+?),?\)?\s*=\s*ctx\.saved_tensors", source, re.MULTILINE)
     names = [name.strip() for name in found[1].split(",")] if found else []
     if len(names) != count:
@@ -382,7 +382,7 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield combinations of a constant, a product and an upstream part that give the missing term.
+    """Yield each constant, product and upstream part that together give the missing term.
 
     Simple combinations come first.
     """
@@ -487,7 +487,7 @@ FEWEST = 6  # if the whole tensor is one slice, fewer elements may match by chan
 
 
 def missing_dependency(m: Mismatch) -> str | None:
-    """Describe a path or term that the gradient omits, such as a factor treated as a constant."""
+    """Describe a path from this input to the output, or a term, that the gradient omits."""
     term = lacking_term(m)
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
@@ -519,8 +519,8 @@ def missing_dependency(m: Mismatch) -> str | None:
 def _is_glue(cut: str, *, of_reference: bool) -> bool:
     """Return whether a path consists only of operations that are not worth naming in the report.
 
-    Examples are views and additions. For a reference, all arithmetic counts as well, because the
-    author may have written it differently in ``forward``.
+    Examples are views and additions. If there is a reference, do not name arithmetic operations
+    either, because ``forward`` may use different ones.
     """
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     glue = (*GLUE, *ARITHMETIC) if of_reference else GLUE
@@ -567,7 +567,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def factors_by_slice(m: Mismatch) -> str:
-    """Describe a gradient that is the expected one times a different factor in each slice."""
+    """Describe a gradient that is the expected one, but with a different factor in each slice."""
     residual = m.actual - m.truth
     if m.coarse or residual.is_complex() or residual.dim() < 2 or not bool(m.known.all()):
         return ""

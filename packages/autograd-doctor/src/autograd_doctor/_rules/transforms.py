@@ -30,7 +30,7 @@ SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
-# Fragments of functorch's error messages for different numbers of outputs and batch dims.
+# Fragments of functorch's error messages if the numbers of outputs and batch dims differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
     "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
@@ -45,7 +45,7 @@ NO_GRAPH = (
     "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
     "grad mode unchanged: what `vmap` returns now has no graph."
 )
-USERS_EXCEPTION = "Observed exception"  # Dynamo's message if the traced code raises
+USERS_EXCEPTION = "Observed exception"  # Dynamo's message if the traced code raises an exception
 
 
 @rule(
@@ -228,7 +228,7 @@ def func_incompatible(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about mixed precision: forward runs under autocast, and backward runs outside autocast.
+# Rules about mixed precision: forward runs under autocast, and backward runs outside it.
 # --------------------------------------------------------------------------------------------------
 
 

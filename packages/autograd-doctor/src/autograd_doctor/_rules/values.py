@@ -1,4 +1,7 @@
-"""Rules about the values of gradients. They report the first hypothesis that fits."""
+"""Rules about the values of gradients.
+
+The first hypothesis that fits an incorrect gradient explains it.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ from autograd_doctor.formatting import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Test whether backward forgot to transpose or conjugate the Jacobian, or used only part of it.
+# Test whether backward forgets to transpose or conjugate the Jacobian, or uses only part of it.
 # --------------------------------------------------------------------------------------------------
 
 FEWEST = 6  # with fewer incorrect elements, a hypothesis may match by chance
@@ -105,7 +108,7 @@ def wrong_where_used_again(m: Mismatch) -> bool:
 def wrong_where_shared(m: Mismatch) -> bool:
     """Return whether the gradient is incorrect only for elements that share an output with others.
 
-    At least one other element must not share its outputs.
+    At least one other element must not share an output.
     """
     reach = _reach(m)
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
@@ -181,7 +184,7 @@ def _one_grad_output(m: Mismatch) -> Tensor | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Test whether backward confuses the batch dim, or the dim of an argument, with another dim.
+# Test whether backward confuses the batch dim, or the dim that an argument selects, with another.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +201,7 @@ def wrong_batch(m: Mismatch) -> str | None:
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
-    """Describe the variant of the call in which ``backward`` returns the correct gradient."""
+    """Describe the variant of the call for which ``backward`` returns the correct gradient."""
     name = m.evidence.gradient_name(m.position)
     for comparison in comparisons(m.evidence, kind):
         actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
@@ -210,12 +213,12 @@ def _right_when(m: Mismatch, kind: str) -> str | None:
 
 
 def other_dim(evidence: Evidence) -> Match | None:
-    """Report a gradient that is correct on the example but incorrect for another dim."""
+    """Report a gradient that is correct for the example but incorrect for another dim."""
     return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
 
 
 def other_batch(evidence: Evidence) -> Match | None:
-    """Report a gradient that is correct on the example but incorrect for a slice or a longer batch.
+    """Report a gradient that is correct for the example but not for a slice or a longer batch.
 
     Do not check a declared surrogate, because it may mix slices that ``forward`` keeps separate.
     """
@@ -240,12 +243,13 @@ def _grown(evidence: Evidence) -> Match | None:
 # --------------------------------------------------------------------------------------------------
 # Hypotheses about an incorrect gradient. Each hypothesis predicts the result of one mistake.
 #
-# A hypothesis is a function of a mismatch. It returns a sentence if it fits, otherwise ``None``.
+# A hypothesis is a function that takes a mismatch. It returns a sentence if it fits the mismatch,
+# and ``None`` otherwise.
 # --------------------------------------------------------------------------------------------------
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
-    """Test whether the gradient is nonzero although ``forward`` is piecewise constant."""
+    """Test whether the gradient is nonzero even though ``forward`` is piecewise constant."""
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
@@ -263,7 +267,7 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
 
 
 def swapped_gradients(m: Mismatch) -> str | None:
-    """Test whether the gradients of this input and of another input are swapped."""
+    """Test whether the gradients of this input and another input are swapped."""
     others = mismatches(m.evidence)
     for other in others:
         if m.fits(other.truth) and other.fits(m.truth):
@@ -276,7 +280,7 @@ def swapped_gradients(m: Mismatch) -> str | None:
 
 
 def missing_gradient(m: Mismatch) -> str | None:
-    """Test whether the gradient is missing or zero although the expected gradient is not zero."""
+    """Test whether the gradient is missing or zero even though the expected gradient is nonzero."""
     raw, depends = m.evidence.contract.direct, "the output depends on"
     if m.evidence.values.surrogate:  # the true gradient of the output may be zero
         depends = "the declared surrogate depends on"
@@ -334,9 +338,10 @@ def _nan_line(evidence: Evidence) -> str:
 
 
 def _hint_at_nan(evidence: Evidence, limit: bool = False) -> str:
-    """Return the hint for a line with a nan.
+    """Return a hint about the line that produces a nan.
 
-    If ``limit`` is true, the true gradient there is not 0, so a mask would give a wrong value.
+    If ``limit`` is true, the true gradient is not 0 where the nan occurs, so a mask would give a
+    wrong value.
     """
     direct = evidence.contract.direct
     if direct is None or not direct.nan_cause:
@@ -389,7 +394,7 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
     return None
 
 
-# relative to the largest gradient; if two ties each get the whole gradient, the error is 1
+# relative to the largest gradient; if two tied elements both get all of it, the error is 1
 MORE_THAN_ROUNDING = 0.1
 SHARE = (
     "If equal elements share a maximum, divide the gradient by their number, or give it to only "
@@ -455,7 +460,7 @@ def _told_of_ties(evidence: Evidence, tied: Sequence[Tensor], actual: float, rig
 
 
 def _at(grads: Sequence[Tensor | None], places: Sequence[Tensor]) -> Tensor:
-    """Return the elements of several gradients at flat positions. A missing gradient is 0."""
+    """Return the gradients' elements at flat positions. A missing gradient counts as zeros."""
     return torch.cat(
         [
             torch.zeros(len(at), dtype=torch.float64)
@@ -560,7 +565,7 @@ def duplicate_index(m: Mismatch) -> str | None:
 
 
 def _repeating(m: Mismatch) -> str | None:
-    """Return the name of an integer input that contains a number more than once."""
+    """Return the name of an integer input that contains the same number more than once."""
     for position, value in enumerate(m.evidence.inputs):
         whole = isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool
         if whole and value.unique().numel() < value.numel():
@@ -580,7 +585,7 @@ def off_by_one(m: Mismatch) -> str | None:
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
-    """Test whether the gradient has the correct values at incorrect positions."""
+    """Test whether the gradient has the correct values at the wrong positions."""
     if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
         return None
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
@@ -624,7 +629,7 @@ def _held_fixed(m: Mismatch) -> bool:
 
 
 def _passes_through(m: Mismatch) -> bool:
-    """Return whether each gradient element is 0 or equals the same element of ``grad_output``."""
+    """Return whether each element of the gradient is 0 or the same as that of ``grad_output``."""
     g = _one_grad_output(m)
     if g is None or g.shape != m.actual.shape:
         return False
@@ -651,8 +656,8 @@ def _returned(m: Mismatch) -> bool:
 class Hypothesis:
     """A hypothesis about a mistake in ``backward``, and the rule that reports the mistake.
 
-    ``fits`` tests the hypothesis on one incorrect gradient. If it fits no gradient, the rule calls
-    ``otherwise``.
+    ``fits`` tests the hypothesis on one incorrect gradient. If the hypothesis fits no gradient, the
+    rule calls ``otherwise``.
     """
 
     rule: str
@@ -694,7 +699,7 @@ def _unexplained(m: Mismatch) -> str:
 
 
 def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
-    """Describe the factor by which one output's contribution to a gradient is incorrect."""
+    """Describe the factor by which one output's contribution to a gradient is off."""
     sent = next(other for other in mismatches(m.evidence, output) if other.slot == m.slot)
     many = not sent.actual.is_complex() and int(sent.wrong.sum()) > 1
     factor = common_factor((sent.actual / sent.truth)[sent.wrong]) if many else None
@@ -742,10 +747,10 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 
 
 def _error_by_selection(m: Mismatch) -> str:
-    """Describe an error with one factor at selected elements and another factor elsewhere.
+    """Describe an error that is ``grad_output`` times one factor at selected elements.
 
-    An index argument selects the elements. The error is the factor times ``grad_output``. Ignore
-    rows without a selected element.
+    An index argument selects the elements. At all other elements, the error is ``grad_output``
+    times a different factor. Ignore rows without a selected element.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
@@ -967,7 +972,7 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return the matches of the value rules, keyed by rule name. Cache them for each evidence."""
+    """Return the matches of the value rules by rule name. Cache them for each ``Evidence``."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
@@ -993,7 +998,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other incorrect gradients of a quantizer, such as that of a learned step size."""
+    """Yield the quantizer's other incorrect gradients, such as that of a learned step size."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
@@ -1024,7 +1029,7 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     return Match(paragraph(sentences), seen, hint=hint)
 
 
-# These rules can report an error if backward forgets to use a value.
+# An error that one of these rules reports may be due to a value that backward never uses.
 FORGETS = ("constant-factor", "missing-dependency", "gradient-mismatch")
 
 
@@ -1078,7 +1083,7 @@ def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
 
 
 def _turned(evidence: Evidence) -> Match | None:
-    """Report a gradient that has an incorrect shape but a correct transpose."""
+    """Report a gradient with an incorrect shape whose transpose is correct."""
     for position in evidence.wanted:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
@@ -1111,7 +1116,7 @@ VALUE_RULES = tuple(
 
 
 # --------------------------------------------------------------------------------------------------
-# Conventions for points at which no derivative exists.
+# Conventions for points at which the derivative does not exist.
 # --------------------------------------------------------------------------------------------------
 
 
