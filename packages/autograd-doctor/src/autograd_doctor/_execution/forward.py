@@ -17,7 +17,7 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.tensors import changed, is_float
 from autograd_doctor._source import line_without_dtype
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import DefaultDtype, Failure, Forward
+from autograd_doctor.evidence import BackwardInside, DefaultDtype, Failure, Forward
 
 
 def forward_pass(session: Session) -> Forward:
@@ -25,7 +25,11 @@ def forward_pass(session: Session) -> Forward:
     leaves, args = fresh(session.inputs, session.wanted)
     before = [a.detach().clone() if isinstance(a, Tensor) else a for a in args]
     versions = _versions(args)
-    returned, backward_inside = watching_backward(lambda: session.call(args))
+    backward_inside: BackwardInside = ""
+    if session.subject.function:
+        returned = attempt(lambda: session.call(args))
+    else:
+        returned, backward_inside = watching_backward(lambda: session.call(args))
     log = session.log
     if isinstance(returned, Failure):
         return Forward(failure=returned, read_saved=log.read_saved_in)
