@@ -305,7 +305,9 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
     found = finding.clue or (finding.repair and not finding.repair.left)
     if finding.hint and not (found and finding.rule in SAYS_HOW_TO_SEARCH):
         yield "hint", finding.hint
-    if finding.rule in BY_DESIGN:
+    if evidence.get("surrogate"):
+        pass  # the user has already declared the intended gradient
+    elif finding.rule in BY_DESIGN:
         yield "if meant", BY_DESIGN[finding.rule]
     elif evidence.get("acts_on_the_gradient_alone"):
         yield "if meant", SCALED
@@ -369,7 +371,9 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
     numbers = [(what.strip() or "is", actual), ("should be", expected)]
     if difference := _difference(evidence["actual"], evidence["expected"]):
         numbers.append(("difference", difference))
-    return Comparison(f"{where}: {what}{actual}, should be {expected}", where, tuple(numbers))
+    of_surrogate = ", the surrogate's gradient" if evidence.get("surrogate") else ""
+    text = f"{where}: {what}{actual}, should be {expected}{of_surrogate}"
+    return Comparison(text, where, tuple(numbers))
 
 
 def _difference(actual: Any, expected: Any) -> str:

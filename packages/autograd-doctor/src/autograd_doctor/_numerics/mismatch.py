@@ -157,6 +157,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
     # choose the first of several equal errors so that the choice does not depend on rounding
     furthest = off >= off.max() * (1 - ROUNDING)
     index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
+    surrogate = {"surrogate": True} if mismatch.evidence.values.surrogate else {}
     return {
         "input": mismatch.name,
         "index": list(index),
@@ -166,6 +167,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
         "expected": plain(mismatch.truth[index]),
         "actual": plain(mismatch.actual[index]),
         "line": return_line(mismatch.evidence.contract.backward_source),
+        **surrogate,
     }
 
 

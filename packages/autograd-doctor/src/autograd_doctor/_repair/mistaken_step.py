@@ -321,7 +321,8 @@ def find_mistaken_step(
     told = [*_likeliest(found)]
     if not told:
         return None
-    sentences = (_sentence([names[slot] for slot in found[key]], key) for key in told)
+    where = ", in the surrogate" if known[0].values.surrogate else ""
+    sentences = (_sentence([names[slot] for slot in found[key]], key, where) for key in told)
     scaled = any(key.scaled for key in told)
     return Clue("forward", told[0].file, told[0].line, " ".join(sentences), scaled)
 
@@ -417,10 +418,11 @@ def _likeliest(found: Explanations) -> Iterator[Key]:
         left -= set(found[best[0]])
 
 
-def _sentence(inputs: Sequence[str], mistake: Key) -> str:
+def _sentence(inputs: Sequence[str], mistake: Key, where: str) -> str:
     gradients = "gradients" if len(inputs) > 1 else "gradient"
     named = listed([f"`{name}`" for name in inputs])
-    told = f"For the {gradients} of {named}, `backward` {mistake.what} in line {mistake.line}."
+    place = f"in line {mistake.line}{where}"
+    told = f"For the {gradients} of {named}, `backward` {mistake.what} {place}."
     return f"{told} In addition, a constant factor is wrong." if mistake.scaled else told
 
 

@@ -142,9 +142,10 @@ def find_wrong_value(
         verb, kind = ("computes", "gradient") if is_gradient else ("uses", "value")
         right = _right([names[slot] for slot in slots], len(names))
         wrong, step = shortened(ast.unparse(node)), shortened(result.text)
+        where = ", in the surrogate," if known[0].values.surrogate else ""
         sentences += [
             f"`backward` {verb} `{wrong}` in line {lines[-1]}.",
-            f"With the {kind} of `{step}` of line {result.code.line} in its place, {right}.",
+            f"With the {kind} of `{step}` of line {result.code.line}{where} in its place, {right}.",
         ]
     return Clue("backward", method.file, lines[0], " ".join(sentences))
 

@@ -1026,7 +1026,10 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     usual = next(it.hint for it in HYPOTHESES if it.rule == rule)
     if rule in FORGETS and (names := unused_names(wrong[0].evidence.contract.backward_source)):
         hint = f"`backward` never uses {listed(quoted(names))}. {hint or usual}"
-    return Match(paragraph(sentences), seen, hint=hint)
+    message = paragraph(sentences)
+    if wrong[0].evidence.values.surrogate:
+        message = message.replace("the true gradient", "the gradient of the surrogate")
+    return Match(message, seen, hint=hint)
 
 
 # An error that one of these rules reports may be due to a value that backward never uses.
