@@ -105,7 +105,7 @@ def describe_error(error: BaseException) -> Failure:
 
 
 def describe_compile_error(error: BaseException) -> Failure:
-    """Return the reason why dynamo stopped tracing, in one line, and the line of user code."""
+    """Return a one-line reason why dynamo stopped tracing, and the line of user code."""
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))

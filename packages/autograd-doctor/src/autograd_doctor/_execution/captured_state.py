@@ -52,7 +52,7 @@ def walk_reachable(*roots: Named) -> Iterator[Named]:
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
-    # also keeps the objects alive, because an id is unique only while its owner lives
+    # also keeps the objects alive, because Python can reuse the id of a deleted object
     seen: dict[int, Any] = {}
     while queue and len(seen) < MOST:
         name, thing = queue.popleft()
@@ -298,15 +298,14 @@ def _cell(cell: Any) -> PutBack:
 
 
 # --------------------------------------------------------------------------------------------------
-# A tensor that does not belong to the doctor. It temporarily uses separate memory and later gets
-# its own memory back.
+# One of the user's tensors. It temporarily uses separate memory and later gets its own memory back.
 # --------------------------------------------------------------------------------------------------
 
 DOUBLE = torch.float64
 
 
 class TensorState:
-    """A tensor that the Function can reach, its original state, and whether it is a buffer."""
+    """A tensor that the Function can reach, its original state, and its role in a module."""
 
     def __init__(self, name: str, tensor: Tensor, *, parameter: bool, buffer: bool) -> None:
         self.name, self.tensor = name, tensor
@@ -339,7 +338,7 @@ class TensorState:
 
     @contextmanager
     def instead(self, value: Tensor) -> Iterator[None]:
-        """Make every call inside the block start from a different value."""
+        """Make every call inside the block start from the given value."""
         own = self.data
         self.data, self._version = value, -1
         try:
@@ -431,9 +430,9 @@ class CapturedState:
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return the arguments that require grad and that the code can also reach in another way.
+        """Return the captured tensors that require grad and that the call also passes as arguments.
 
-        The keys are their positions.
+        The keys are the positions of the arguments.
 
         For example, if a checkpoint receives a module and its parameters, the code can reach each
         parameter in two ways.
@@ -467,7 +466,7 @@ class CapturedState:
             self._kept, self._draws, self._registered = [], [], []
 
     def forget_calls(self) -> None:
-        """Restore classes, containers and variables to their contents before the block.
+        """Restore classes, containers and variables to their state before the block.
 
         A call may have changed them, for example by adding an entry to a cache.
         """
@@ -517,6 +516,6 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the floating-point dtype of a call's arguments, or float64 if it is not unique."""
+    """Return the only floating-point dtype among a call's arguments, or else float64."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

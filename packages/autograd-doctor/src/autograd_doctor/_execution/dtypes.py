@@ -27,7 +27,7 @@ from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype, Variant
 
 # --------------------------------------------------------------------------------------------------
-# The caller's own call: the same inputs, in their own dtypes.
+# The caller's original call: the same inputs, in their own dtypes.
 #
 # All other probes use float64 copies. If a Function accepts only float32, its behavior on float64
 # copies does not count against it. Conversely, a Function may fail only on the caller's inputs.
@@ -35,7 +35,10 @@ from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype
 
 
 def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
-    """Repeat the call in the dtypes of the caller's inputs, and compare the result with float64."""
+    """Repeat the call in the dtypes of the caller's inputs.
+
+    Compare the result with the float64 result.
+    """
     inputs = session.in_own_dtypes()
     if inputs is None:
         return found
@@ -176,7 +179,7 @@ def _variant(
     describe: Callable[[Tensor], str],
     given: Collection[torch.dtype] = (),
 ) -> Variant:
-    """Describe the gradients that ``backward`` returned, and the inputs they belong to.
+    """Describe the gradients that ``backward`` returned, and the corresponding inputs.
 
     ``given`` holds the dtypes of the cotangents. If ``forward`` itself changes the dtype, a
     gradient is allowed to have the dtype of its cotangent.

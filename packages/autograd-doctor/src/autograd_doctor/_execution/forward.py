@@ -83,10 +83,10 @@ def _written(session: Session) -> tuple[int, ...]:
 def _default_dtype(session: Session, outputs: Sequence[Tensor]) -> DefaultDtype | None:
     """Return the first output whose dtype depends on PyTorch's default dtype.
 
-    If ``forward`` runs again with another default dtype, the dtype of this output changes. The
-    result of a cast such as ``x.float()`` keeps its dtype. ``forward`` runs again only if the
-    inputs are in double precision and an output has the default dtype. An ordinary Function
-    therefore runs again only if the default dtype is float64.
+    To find this output, run ``forward`` again with another default dtype. The dtype of the output
+    then changes, whereas the result of a cast such as ``x.float()`` keeps its dtype. ``forward``
+    runs again only if the inputs are in double precision and an output has the default dtype. An
+    ordinary Function therefore runs again only if the default dtype is float64.
     """
     default = torch.get_default_dtype()
     dtypes = {value.dtype for value in session.inputs if is_float(value)}
@@ -103,7 +103,7 @@ def _default_dtype(session: Session, outputs: Sequence[Tensor]) -> DefaultDtype 
 
 
 def _dtypes_with_default(session: Session, dtype: torch.dtype) -> list[torch.dtype]:
-    """Re-run ``forward`` with this default dtype, and return the dtypes of its outputs.
+    """Re-run ``forward`` with another default dtype, and return the dtypes of its outputs.
 
     Return an empty list if ``forward`` raises an error or does not finish in time. For example, a
     solver may not converge in another dtype.

@@ -95,7 +95,7 @@ def calls_in_backward(
 
     Args:
         session: The session of the Function to examine.
-        grad_outputs: The gradients of its outputs.
+        grad_outputs: The upstream gradients of the Function's outputs.
     """
     run = session.run()
     sent = [None if g is None else g.clone().requires_grad_() for g in grad_outputs]

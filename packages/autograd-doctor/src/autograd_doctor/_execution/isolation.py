@@ -55,7 +55,7 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
-    """Return a CPU generator. The streams of one seed are independent of each other."""
+    """Return a CPU generator. Streams with the same seed are independent of each other."""
     return torch.Generator().manual_seed(_OWN + seed + _APART * stream)
 
 

@@ -92,7 +92,7 @@ def line_not_finite(call: Callable[[], object], plain: Callable[[], object]) -> 
     return "", ""
 
 
-# Operations whose results may contain any values.
+# Operations whose results may contain arbitrary values.
 UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+", "pow": "**"}
 _OF_ONE = (
@@ -189,7 +189,10 @@ def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two results agree up to rounding. Memory layout can change the order of additions."""
+    """Whether two results agree up to rounding.
+
+    Rounding can differ, because the memory layout can change the order of additions.
+    """
     if not (one.is_floating_point() or one.is_complex()) or one.dtype != other.dtype:
         return False
     return torch.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True)

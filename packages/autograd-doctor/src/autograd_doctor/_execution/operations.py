@@ -100,7 +100,7 @@ class OperationRecorder(DispatchMode):
 
 
 class OneDevice(DispatchMode):
-    """A context manager that raises an error if an operation fills a tensor from another device.
+    """A context manager that raises an error if an in-place operation mixes devices.
 
     Between real devices, PyTorch copies the values silently, so the mistake becomes visible only
     later.
@@ -149,7 +149,7 @@ def _picks_places(func: Any) -> bool:
 
 
 def _only_makes(func: Any) -> bool:
-    """Whether an operation uses a tensor only to read its shape, dtype and device."""
+    """Whether an operation reads only the shape, dtype and device of a tensor."""
     name = operation_name(func)
     return name.endswith("_like") or name.startswith("new_")
 
@@ -158,15 +158,15 @@ def _only_makes(func: Any) -> bool:
 # Can a subject put a tensor on a different device than its inputs?
 #
 # The meta device would answer this question, but the first operation on it imports
-# ``torch._dynamo``, which takes a second. So we first watch the subject on its own device. If the
-# subject names no device except a tensor's device, and uses only tensors that it creates from its
-# inputs, its results are on the same device as the inputs.
+# ``torch._dynamo``, which takes a second. So we first watch the subject on its own device. Its
+# results are on the same device as its inputs under two conditions: the subject names no device
+# other than a tensor's device, and it uses only tensors that it creates from its inputs.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
 _DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
-# While a CPU tensor is watched, it reports this device. PyTorch treats this device as the CPU. Its
-# index distinguishes it from a CPU device that the user's code names.
+# Watched CPU tensors report this device, which PyTorch treats as the CPU. The index distinguishes
+# it from a CPU device that the user's code names.
 _OF_A_TENSOR = torch.device("cpu", 0)
 
 
@@ -240,5 +240,5 @@ def _is_of_a_tensor(device: Any) -> bool:
 
 
 def _stays(argument: Any) -> bool:
-    """Whether an argument of ``to`` names no device, except the device of a tensor."""
+    """Whether an argument of ``to`` names no device other than the device of a tensor."""
     return isinstance(argument, torch.dtype | bool | Tensor) or _is_of_a_tensor(argument)

@@ -192,7 +192,7 @@ def backward_pass(
             ):
                 return
         other = session.other()
-        # Reversed integers may be invalid indices, after which every GPU call would fail.
+        # Reversed integers may be invalid indices, which would make every later GPU call fail.
         safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
         if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
             attempt(other.run)
@@ -263,7 +263,7 @@ def _have_nan(grads: Sequence[Any]) -> bool:
 
 
 def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> tuple[str, str]:
-    """Re-run ``backward``, and return the line that produces the first nan, and the cause."""
+    """Re-run ``backward``, and return the line that produces the first nan and its cause."""
     backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 
@@ -276,7 +276,10 @@ def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
 def _call_again(
     session: Session, grad_outputs: Sequence[Tensor]
 ) -> tuple[Callable[[], object], list[Tensor]]:
-    """Return a call to ``backward`` on a new graph, and its cotangents and saved tensors."""
+    """Return a function that calls ``backward`` on a new graph, and the tensors to watch.
+
+    These are the cotangents and the saved tensors.
+    """
     run = session.run()
     gs = list(handed_over(run.returned, grad_outputs))
     saved = [t for t in own_node(run).saved_tensors if isinstance(t, Tensor)]

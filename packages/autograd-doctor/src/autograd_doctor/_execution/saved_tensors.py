@@ -17,7 +17,7 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# A call whose saved tensors stay packed until backward so that they can be exchanged.
+# Keep a call's saved tensors packed until backward, to replace their values.
 # --------------------------------------------------------------------------------------------------
 
 Exchange = Callable[[Tensor], Tensor]
@@ -27,7 +27,10 @@ _LARGE = 1e6  # above the usual thresholds, which the example may never reach
 
 
 class SavedTensorSwapper:
-    """A recorder that numbers the tensors saved inside ``hooks`` and records which are unpacked."""
+    """A recorder for the tensors saved inside ``hooks``.
+
+    It numbers the tensors and records which of them are unpacked.
+    """
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -61,8 +64,8 @@ class SavedTensorSwapper:
 
 @dataclass(frozen=True)
 class Setting:
-    """The settings of a call: its inputs, which ones require grad, and the order of the
-    derivatives.
+    """The settings of a call: its inputs, which ones require grad, and whether to differentiate
+    twice.
     """
 
     inputs: Sequence[Any]
@@ -98,7 +101,7 @@ class Call:
 
 
 def called(session: Session, setting: Setting) -> Call:
-    """Run forward, and let a swapper store the saved tensors."""
+    """Run forward while a swapper stores the saved tensors."""
     swapper = SavedTensorSwapper()
     with swapper.hooks():
         run = session.run(inputs=setting.inputs, wanted=setting.wanted)
@@ -149,7 +152,7 @@ def _filled(value: float) -> Exchange:
 
 
 # --------------------------------------------------------------------------------------------------
-# The tensors that a call saved for backward: their descriptions, and which of them share memory.
+# Describe the tensors that a call saved for backward, and group those that share memory.
 # --------------------------------------------------------------------------------------------------
 
 Group = tuple[int, ...]  # positions of saved tensors that share memory
@@ -158,8 +161,8 @@ Group = tuple[int, ...]  # positions of saved tensors that share memory
 def groups_in(call: Call) -> list[Group]:
     """Group the saved tensors by the memory that they keep alive.
 
-    Omit two kinds of saved tensors, because unpacking does not show whether ``backward`` uses them:
-    tensors with their own graph, and tensors whose memory an attribute of ``ctx`` also keeps alive.
+    Omit tensors with their own graph and tensors whose memory an attribute of ``ctx`` also keeps
+    alive. For these tensors, unpacking does not show whether ``backward`` uses them.
     """
     by_memory: dict[torch.UntypedStorage, list[int]] = {}
     for place, tensor in enumerate(call.saved):

@@ -45,14 +45,12 @@ class Subject:
     in_float64: bool = True  # whether its reachable state is in float64 when the arguments are
 
     def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
-        """Reset the state that the subject can reach to its value at the start of a call."""
+        """Reset all state that the subject can reach, in preparation for a call."""
         self.around.begin(args, passed, in_precision_of_args=self.in_float64)
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
-        """The methods without ``@staticmethod`` among ``forward``, ``backward``,
-        ``setup_context``.
-        """
+        """Those of ``forward``, ``backward`` and ``setup_context`` that lack ``@staticmethod``."""
         if self.function is None:
             return ()
         return tuple(
@@ -71,7 +69,7 @@ class Subject:
 
     @property
     def numbers_left(self) -> Mapping[str, Any]:
-        """The numbers, strings and shapes on the class, and in globals that ``forward`` sets."""
+        """The numbers, strings and shapes on the class and in the globals that ``forward`` sets."""
         if self.function is None:
             return {}
         held = dict(vars(self.function))
@@ -125,7 +123,7 @@ def subject_of(fn: Any, count: int) -> Subject:
 
 
 def _schema_of(fn: Any) -> Any:
-    """Return a custom operator's schema, which names it and its arguments, or ``None``."""
+    """Return the schema of a custom operator, or ``None`` for any other callable."""
     fn = fn.func if isinstance(fn, partial) else fn  # keyword-only arguments are bound
     operator = getattr(fn, "_opoverload", None) or getattr(fn, "default", fn)
     schema = getattr(operator, "_schema", None)
@@ -135,7 +133,7 @@ def _schema_of(fn: Any) -> Any:
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
     """Return the names of a callable's positional parameters, if its signature is known.
 
-    A parameter such as ``*weights`` becomes weights[0], weights[1] …, up to ``count`` arguments.
+    Replace a parameter such as ``*weights`` with weights[0], weights[1] …, up to ``count`` names.
     """
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
@@ -165,9 +163,10 @@ def _describe(thing: Any) -> str:
 def with_right_arity(subject: Subject) -> Subject:
     """Return the subject with a wrapped ``backward`` that returns one value for each argument.
 
-    Missing values become None, and surplus values are removed so that the remaining checks can
-    run. Arguments that are left at their defaults also count. PyTorch requires a value for such an
-    argument if the Function has a ``setup_context``. Otherwise, PyTorch ignores the surplus None.
+    Add None for missing values and drop surplus values so that the remaining checks can run.
+    Arguments that the call leaves at their defaults also count. PyTorch requires a value for such
+    an argument if the Function has a ``setup_context``. Otherwise, PyTorch ignores the surplus
+    None.
     """
     function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
@@ -349,8 +348,8 @@ class Session:
     def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call
         returned = call(*self._with_their_dtypes(args))
-        # If a Function returns a list, the list counts as one value that is not a tensor. A
-        # callable may return a list.
+        # If a Function returns a list, the list counts as one value that is not a tensor. Any
+        # other callable may return its outputs as a list.
         whole = self.subject.function is not None and isinstance(returned, list)
         return (returned,) if whole else as_tuple(returned)
 
@@ -415,7 +414,7 @@ class Session:
     def on_cpu(self) -> Session:
         """Return a session that uses CPU copies of the inputs.
 
-        If CPU copies would make no difference, return this session.
+        If no input needs a copy, return this session.
 
         Different shapes and extreme values can make an index invalid. On the CPU, an invalid index
         raises an error. On a GPU, an invalid index makes every later GPU call in this process fail.
@@ -451,5 +450,5 @@ class Session:
 
     @property
     def log(self) -> CtxLog:
-        """What the last recorded run stored on its ``ctx``. Empty for a plain callable."""
+        """The log of the last recorded run. It is empty for a plain callable."""
         return self._watched.log if self._watched else CtxLog()

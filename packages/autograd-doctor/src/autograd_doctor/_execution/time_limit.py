@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
-# .listening: the signal handler is set; .stopwatches: of the limits around the running code
+# .listening: whether the signal handler is set; .stopwatches: one for each limit in force
 _running = threading.local()
 _AGAIN = 1.0  # seconds until code that swallowed the exception is interrupted again
 _SOON = 0.005  # seconds to wait if Python would swallow the exception now
 _PATIENCE = 4.0  # multiple of the limit, in wall-clock time, for code that waits
-_NEARLY = 0.8  # share of the limit that is enough, because other programs take some time
+_NEARLY = 0.8  # fraction of the limit that is enough, because other programs use some CPU time
 
 
 class TimeUp(BaseException):
@@ -171,7 +171,7 @@ class _Stopwatch:
 
     @property
     def left(self) -> float:
-        """The seconds until the limit at the earliest."""
+        """The shortest time in seconds in which the limit can be reached."""
         return min(self.limit - self._computed, self._longest - self._waited)
 
     @property

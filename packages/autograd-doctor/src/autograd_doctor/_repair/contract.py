@@ -1,4 +1,4 @@
-"""Fixes for Functions that break autograd's contract. Each fix follows the advice on a rule's page.
+"""Fixes for Functions that break autograd's contract, based on the advice on each rule's page.
 
 The rule already names the mistake, so the search tries only a few fixes. A fix can change several
 methods. For example, it can move a tensor from an attribute of ``ctx`` to ``save_for_backward``.
@@ -178,8 +178,8 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
     """Yield the fix that recomputes values in ``backward``.
 
     ``forward`` or ``setup_context`` passes these values to ``backward`` without a graph. The fix
-    copies the statements that compute these values. It inserts the copies into ``backward``,
-    directly after the line that unpacks the saved tensors.
+    copies the statements that compute these values into ``backward``, directly after the line that
+    unpacks the saved tensors.
     """
     saving, backward = definition.saving, definition["backward"]
     listed = finding.evidence.get("lost")
@@ -321,7 +321,7 @@ class _Computed:
     def add(self, name: str) -> None:
         """Add the statement that assigns a value to a name.
 
-        Add the statements that compute its operands first.
+        Before that, add the statements that compute the operands.
         """
         if name in self.done:
             return
@@ -394,7 +394,7 @@ def _with_graph(value: ast.expr) -> ast.expr:
 
 
 def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for ``x = ctx.saved_tensors`` and for a wrong number of names."""
+    """Yield fixes for ``x = ctx.saved_tensors`` and for unpacking the wrong number of tensors."""
     method, saving = definition["backward"], definition.saving
     if method is None or saving is None:
         return
@@ -417,7 +417,7 @@ def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def unpack_saved(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that save the tensors in a tuple, such as ``inputs``, not the tuple itself."""
+    """Yield fixes that save the tensors inside a tuple such as ``inputs``, not the tuple itself."""
     saving, position = definition.saving, finding.evidence["argument"]
     if saving is None or finding.evidence["type"] not in ("tuple", "list"):
         return
@@ -512,7 +512,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
         text = f"{ctx}.save_for_backward({', '.join(added)})"
         parent, field, index = last
         held = [pair for pair in fix if pair[1].place == last]
-        if held:  # replaces the statement
+        if held:  # an edit already removes this statement
             fix.remove(held[0])
             fix.append((saving, _edit(last, (_statement(text),))))
         else:
@@ -650,7 +650,7 @@ def shapes_kept(definition: Definition) -> Iterator[Saved]:
 def _values_of_forward(
     definition: Definition, saving: Method
 ) -> Iterator[tuple[int | None, str, str]]:
-    """Yield the position, name and source of each input and of the output of ``forward``."""
+    """Yield the position, name and source code of each input and the output of ``forward``."""
     names = [arg.arg for arg in saving.tree.args.args[1:]]
     separate = definition["setup_context"] is not None
     unpacked = _locals(saving)[len(names) :] if separate else names
@@ -692,7 +692,7 @@ def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 # --------------------------------------------------------------------------------------------------
-# In-place changes and returned values.
+# In-place changes, and values that forward returns.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -815,7 +815,10 @@ def _before_return(method: Method, text: str) -> Edit:
 
 
 def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that remove an incorrect ``mark_dirty`` and copy the output if needed."""
+    """Yield fixes that remove an incorrect mark, and that copy the output if needed.
+
+    The mark is a call to ``mark_dirty`` or ``mark_non_differentiable``.
+    """
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -1000,7 +1003,7 @@ def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that makes autograd send zeros instead of ``None``."""
+    """Yield the fix that makes autograd pass zeros instead of ``None`` to ``backward``."""
     saving = definition.saving
     if saving is not None:
         for place, _, _ in _calls_on_ctx(saving, "set_materialize_grads"):
@@ -1058,7 +1061,7 @@ def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield fixes that sum a gradient over the dims that forward broadcast.
 
-    If ``backward`` does not know the input's shape, ``ctx`` passes it on.
+    One of them stores the input's shape on ``ctx``, in case ``backward`` does not know the shape.
     """
     named, saving = str(finding.evidence.get("input", "")), definition.saving
     for method, place, value in _gradients(definition, finding):
@@ -1115,7 +1118,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def _returned_early(backward: Method, flag: str) -> Iterator[Fix]:
-    """Yield the fix that returns early if the only gradient of ``backward`` is not needed."""
+    """Yield the fix that returns early if the only gradient in ``backward`` is not needed."""
     returns = [node for _, node in _statements(backward) if isinstance(node, ast.Return)]
     match returns:
         case [ast.Return(ast.Tuple(elts))] if _first_statement(backward) is not returns[0]:
@@ -1193,7 +1196,7 @@ def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns 0 as ``out_dims``, if ``vmap`` puts the batch dim first."""
+    """Yield the fix that returns 0 as ``out_dims``, for a ``vmap`` with the batch dim first."""
     method = definition["vmap"]
     if method is None:
         return
@@ -1238,7 +1241,7 @@ def ask_every_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that copy an attribute of ``ctx`` before changing it, or store a list in it."""
+    """Yield fixes that copy an attribute of ``ctx`` before use, or that store a list in it."""
     method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
     saving = definition.saving
     name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")

@@ -111,7 +111,7 @@ class Scope:
     transpose: str = "mT"  # how the author writes a transpose
     text: str = ""  # the source of this method and the other methods
     calls: Sequence[ast.Call] = ()  # calls in the other methods
-    assigned: Sequence[tuple[str, ast.expr]] = ()  # names and values in the other methods
+    assigned: Sequence[tuple[str, ast.expr]] = ()  # assignments in the other methods
     flags: Collection[str] = ()  # names that hold True or False
 
     def mentions(self, words: str) -> bool:
@@ -234,7 +234,8 @@ def _flags(methods: Sequence[ast.FunctionDef]) -> set[str]:
     """Return the names and expressions that hold True or False.
 
     These are arguments whose default is True or False, conditions, and operands of ``and`` or
-    ``or``. Names that hold one of these values, or a part of ``needs_input_grad``, also count.
+    ``or``. A name also counts if the method assigns one of these values, or an element of
+    ``needs_input_grad``, to it.
     """
     found: set[str] = set()
     assignments = []
@@ -262,7 +263,7 @@ def _is_true_or_false(node: ast.expr) -> bool:
 
 
 FORMULA = "a formula"  # the kind of the edits that ``formulas`` finds
-CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # names that look like constants of the module
+CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # names that look like module constants
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -294,10 +295,11 @@ class Kind:
 
 
 def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
-    """Yield every possible edit of a method. The most likely kinds come first.
+    """Yield every possible edit to a method. The most likely kinds come first.
 
     An edit never uses a loop variable outside its loop. The variable always has the same value
-    there, so the edit could be correct by coincidence. An edit also never calculates with a flag.
+    there, so the edit could be correct by coincidence. An edit also never uses a flag as an operand
+    of an operation.
     """
     loops = scope.loops
     for kind in kinds:
@@ -345,7 +347,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the expressions that a method reads and whose value can be a tensor or a number."""
+    """Yield the expressions that a method evaluates, if they can be a tensor or a number."""
     for place, node in scope.places:
         if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             parent, field, _ = place
@@ -369,7 +371,7 @@ def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _inner(scope: Scope, also: type[ast.expr] | None = None) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the expressions inside calls: the object of a method, or a function's arguments.
+    """Yield the arguments of calls, and the objects whose methods are called.
 
     The expressions are names, operations and calls. ``also`` adds another type of expression.
     """
@@ -432,7 +434,7 @@ def _indexed(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
-    """Return whether the node is a tuple that is returned or is assigned to several names."""
+    """Return whether the node is a tuple that the method returns or assigns to several names."""
     if not isinstance(node, ast.Tuple):
         return False
     holders = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return | ast.Assign))
@@ -465,7 +467,7 @@ def _method(node: ast.expr, call: str) -> ast.expr:
 
 
 def other_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x`` with ``y``: the input with the output, or with another saved tensor."""
+    """Replace a name with another, such as the input with the output or another saved tensor."""
     for place, node in scope.places:
         text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if text not in scope.names or not isinstance(getattr(node, "ctx", None), ast.Load):
@@ -565,7 +567,7 @@ def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _parameters(scope: Scope) -> set[str]:
-    """Return the names that are probably plain numbers, judging by the source."""
+    """Return the names that probably belong to plain numbers, such as ``eps``."""
     return {name for name in scope.tensors if re.search(r"eps|alpha|beta|gamma|scale|gain", name)}
 
 
@@ -586,7 +588,7 @@ def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace a number with a neighboring number, with its double or half, or with another dim."""
+    """Replace a number with a neighboring number, its double or half, or another dim."""
     for place, node in _numbers(scope):
         number = ast.literal_eval(node)
         near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
@@ -607,7 +609,7 @@ def _as_sign(place: Place, node: ast.expr, text: str) -> tuple[Place, ast.AST] |
     return None
 
 
-# Numbers that make an operator useless, as in ``x * 1``. Removing both is a simpler edit.
+# Numbers that make an operator useless, as in ``x * 1``. It is simpler to remove the operator.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
 }  # fmt: skip
@@ -666,7 +668,10 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def first_steps(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``: index -1 is the last element."""
+    """Replace ``h[t - 1]`` with ``h[t - 1] if t > 0 else h0``.
+
+    In the first step, index ``t - 1`` would select the last element.
+    """
     loops = _loop_targets(scope)
     for place, node in scope.places:
         if not (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
@@ -735,7 +740,8 @@ EQUATION = r"[a-zA-Z., ]+->[a-zA-Z. ]*"
 def other_foldings(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``g.view(b, n, heads, d).sum(1)`` with ``g.view(b, heads, n, d).sum(2)``.
 
-    The copies made by ``repeat_interleave`` are adjacent, and those made by ``repeat`` are not.
+    ``repeat_interleave`` places the copies of an element next to each other, but ``repeat`` does
+    not.
     """
     for place, node in scope.places:
         match node:
@@ -844,9 +850,9 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def slices_of_a_spectrum(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``w[1:]`` with ``w[1 : (n + 1) // 2]``, for the bins that occur twice in a spectrum.
+    """Replace ``w[1:]`` with ``w[1 : (n + 1) // 2]``, the bins that occur twice in a spectrum.
 
-    If the length is even, the last bin of the result of ``rfft`` occurs only once.
+    If ``n`` is even, the last bin in the result of ``rfft`` occurs only once.
     """
     if not scope.mentions("rfft"):
         return
@@ -961,7 +967,7 @@ def unconditional(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _compares(node: ast.expr) -> bool:
-    """Return whether an expression is a comparison, perhaps converted as in ``(x > 0).float()``."""
+    """Return whether an expression is a comparison, such as ``x > 0`` or ``(x > 0).float()``."""
     match node:
         case ast.Call(ast.Attribute(value)):
             return _compares(value)
@@ -989,7 +995,7 @@ def _called(node: ast.AST) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Another function of the same kind, or another order.
+# A similar function, or another order.
 # --------------------------------------------------------------------------------------------------
 
 LIKE = (
@@ -1049,7 +1055,7 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``a * (b - c) / 2`` with ``a * (b - c / 2)``: the author misplaced a parenthesis."""
+    """Move a misplaced parenthesis: replace ``a * (b - c) / 2`` with ``a * (b - c / 2)``."""
     for place, node in scope.places:
         match node:
             case ast.BinOp(ast.BinOp(a, one, b), other, c):
@@ -1130,7 +1136,7 @@ SPREADS = ("var", "std", "var_mean", "std_mean")
 
 
 def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Change Bessel's correction of a variance, exchange "mean" and "sum", or negate a flag."""
+    """Change Bessel's correction of a variance, swap "mean" and "sum", or negate a flag."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, args, keywords) if _called(node) in SPREADS:
@@ -1266,7 +1272,7 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
-    """Rewrite an expression from another method with the names of this scope."""
+    """Rewrite an expression from another method with the names in this scope."""
     found: ast.expr = _InScope(scope).visit(parse(ast.unparse(node)))
     return found
 
@@ -1401,7 +1407,7 @@ def _is_whole(part: ast.expr) -> bool:
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing factor or divisor: a name in the scope, or 1 minus that name."""
+    """Add a missing factor or divisor: a small number such as 2, or a name in the scope."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1413,14 +1419,14 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
-    """Return a product, with the factor where an author would write it, as in ``2 * x * g``."""
+    """Return a product with the new factor in front, as in ``2 * x * g``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return ast.BinOp(multiplied(factor, node.left), node.op, node.right)
     return ast.BinOp(factor, ast.Mult(), node)
 
 
 def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing factor or divisor such as ``1 - y``, ``y ** 2`` or a number of elements."""
+    """Add a missing factor or divisor, such as ``1 - y``, ``y ** 2`` or the number of elements."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1447,7 +1453,7 @@ CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
 
 def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add a missing constant, such as the factor of the normal density."""
+    """Add a missing constant, such as the normalization factor of the normal distribution."""
     if not any(is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
         return
     for place, node in _values(scope):
@@ -1486,7 +1492,7 @@ def opposite_flags(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def exchanged_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Exchange ``u`` and ``1 - u`` everywhere in a statement."""
+    """Swap ``u`` and ``1 - u`` everywhere in a statement."""
     if not scope.mentions("1.*-"):
         return
     for place, node in scope.places:
@@ -1521,9 +1527,9 @@ class _Complements(ast.NodeTransformer):
 
 
 def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``g.mean(-1)`` with ``g.sum(-1) / count``, as for a mean over valid elements.
+    """Replace ``g.mean(-1)`` with ``g.sum(-1) / count``, as in a mean over the valid elements.
 
-    If the class computes a standard deviation, the count can also be ``n - 1``.
+    If the class computes a variance or a standard deviation, the count can also be ``n - 1``.
     """
     grads = [arg.arg for arg in scope.method.args.args[1:2]]
     for place, node in scope.places:
@@ -1545,8 +1551,8 @@ def other_denominators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def missing_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Multiply a value by a condition from the method, or by the opposite condition.
 
-    The method passes the condition to ``torch.where``, or selects elements with it. For example,
-    in a recurrence over padded rows, a step after the end of a row must not contribute.
+    The method passes the condition to ``torch.where`` or uses it as a mask. For example, in a
+    recurrence over padded rows, a step after the end of a row must not contribute.
     """
     calls = [node for _, node in scope.places if isinstance(node, ast.Call)]
     known = dict.fromkeys(
@@ -1614,7 +1620,7 @@ def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
 
 
-MOST_MISSING = 4  # the number of ``None`` values to add
+MOST_MISSING = 4  # maximum number of ``None`` values to add
 
 
 def _may_be_a_tuple(node: ast.expr) -> bool:
@@ -1660,7 +1666,7 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the places at which the method reads a name of the scope."""
+    """Yield the places where the method reads a name in the scope."""
     return ((place, node) for place, node in _loads(scope) if ast.unparse(node) in scope.names)
 
 
@@ -1681,7 +1687,7 @@ SCANS = ("cumsum", "cumprod", "logcumsumexp")
 
 
 def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Accumulate a sum from the end instead of from the start."""
+    """Compute a running sum from the end instead of from the start."""
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(value, call), args, keywords) if call in SCANS:
@@ -1738,10 +1744,10 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Add one or two dims of size 1, so that two shapes match.
+    """Add one or two dims of size 1 to make two shapes match.
 
     Skip code that can run repeatedly, such as loops and helper functions. Otherwise, a tensor could
-    gain a dim on every run until the memory is full.
+    gain a dim on every run until memory runs out.
     """
     if scope.method.name != "backward":
         return
@@ -1756,7 +1762,7 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _repeated(scope: Scope) -> Iterator[ast.AST]:
-    """Yield the loops of a method, and its nested functions, because a loop may call them."""
+    """Yield the loops in a method, and its nested functions, which a loop may call."""
     for _, node in scope.places:
         if isinstance(node, ast.For | ast.While | ast.Lambda | ast.FunctionDef | ast.comprehension):
             yield node
@@ -1771,7 +1777,7 @@ def missing_reshapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``x.norm(dim=1)`` with ``x.flatten(1).norm(dim=1)``: one number per sample."""
+    """Replace ``x.norm(dim=1)`` with ``x.flatten(1).norm(dim=1)`` to get one number per sample."""
     for place, node in scope.places:
         reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
         match node:
@@ -1826,7 +1832,7 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What forward keeps for backward.
+# Values that forward saves for backward.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -1840,7 +1846,7 @@ def inputs_or_outputs_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def signed_integers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace ``torch.uint8`` with ``torch.int8``, because an unsigned integer has no sign."""
+    """Replace ``torch.uint8`` with ``torch.int8``, because uint8 cannot hold negative numbers."""
     simple = ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr
     return _rewritten(scope, simple, r"torch\.uint8\b", "torch.int8")
 
@@ -1854,7 +1860,7 @@ def out_of_place(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def _rewritten(
     scope: Scope, kinds: tuple[type[ast.stmt], ...], pattern: str, new: str
 ) -> Iterator[tuple[Place, ast.AST]]:
-    """Replace the text that matches a regular expression, in statements of some kinds."""
+    """In statements of the given kinds, replace the text that matches a regular expression."""
     for place, node in scope.places:
         if isinstance(node, kinds):
             text = ast.unparse(node)
@@ -1879,7 +1885,7 @@ def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _joined_lists(scope: Scope) -> Iterator[str]:
-    """Yield ``torch.cat(parts)`` for each list in the method, such as a list of chunks."""
+    """Yield ``torch.cat(parts)`` and ``torch.stack(parts)`` for each list in the method."""
     for _, node in scope.places:
         match node:
             case ast.Assign([target], ast.List([]) | ast.ListComp() | ast.Tuple() as value):
@@ -1972,7 +1978,7 @@ COMPUTING = (
     Kind("another order of calls", 1.2, other_call_orders),
 )
 
-# For learners who repair the code themselves: the kind of mistake that each kind of edit fixes.
+# The mistake that each kind of edit fixes, described for learners who repair the code themselves.
 SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values are in the wrong order",
@@ -2143,7 +2149,7 @@ LIKELY_FOR = {
 
 
 def sooner(rule: str, what: Edit | Kind) -> float:
-    """Return the cost of an edit, or of a kind of edit, for a finding of the given rule."""
+    """Return the cost of an edit or a kind of edit, which is lower if the rule makes it likely."""
     name = what.kind if isinstance(what, Edit) else what.name
     return what.cost - (name in LIKELY_FOR.get(rule, ()))
 
@@ -2192,7 +2198,7 @@ def _written_to(node: ast.Assign | ast.AugAssign | ast.Expr) -> Sequence[ast.exp
         case ast.AugAssign(target):
             return [target]
         case ast.Expr(ast.Call(ast.Attribute(value), args)):
-            return [value, *args[:1]]  # or to its first argument, as `torch.add(y, z, out=x)` does
+            return [value, *args[:1]]  # a function such as `F.relu_` writes to its first argument
     return []
 
 

@@ -1,4 +1,4 @@
-"""Search for a repair for a Function that runs in another process, such as a sandbox.
+"""Search for the repair of a Function that runs in another process, such as a sandbox.
 
 This process reads the source and makes the edits. The other process runs the edited code and
 returns gradients and outputs. This process compares them with the expected values. If the
@@ -165,7 +165,7 @@ def _sources(fix: Fix) -> Sources:
 def answers_to(
     subject: Subject, edits: Sequence[Sources], question: Question, seed: int
 ) -> list[list[Returned] | None]:
-    """Compute the results of :data:`Ask` in the other process."""
+    """Compute the return value of an :data:`Ask`. This function runs in the other process."""
     graph: Graph | None = None
     answers: list[list[Returned] | None] = []
     for sources in edits:

@@ -1,15 +1,15 @@
 """Compute the value that an expression in backward should have, and find a formula for it.
 
-The search tries other edits one by one, but it needs only two passes to find the formulas for all
-expressions. First, ``backward`` runs once with a zero added to the value of each expression.
-Autograd computes how the gradients depend on these zeros. From this, the search derives the values
-that would correct the gradients. Then it compares the results of thousands of formulas with these
-values, and tries only the formulas that fit. A formula is a product or quotient of values that the
-method can access, a matrix product, a sum, a mask, or an expression from ``forward``.
+The search tries other edits one by one, but it examines the formulas for all expressions together.
+First, ``backward`` runs once with a zero added to the value of each expression. Autograd computes
+how the gradients depend on these zeros, and the search derives the values that would correct the
+gradients. Then it compares the results of thousands of formulas with these values, and tries only
+the formulas that fit. A formula is a product or quotient of values that the method can access, a
+matrix product, a sum, a mask, or an expression from ``forward``.
 
 A few random projections represent all elements of the gradients. The search assumes that the
 gradients depend linearly on the expression, which is usually true. Otherwise, the search misses a
-formula, or it finds a formula that turns out to be wrong when it runs.
+formula, or it finds a formula that turns out to be wrong when the search tries it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,10 @@ class Term:
 
 
 class Holes:
-    """Add a zero that requires grad to each value, and record the names defined at each place."""
+    """A recorder that adds a zero to each value, and stores the names defined at each place.
+
+    The zeros require grad.
+    """
 
     def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
         self._places = places
@@ -153,8 +156,8 @@ def projected(
         spots: Expressions in ``backward``.
         grad: A gradient that backward returned, with its graph.
         expected: The expected gradient.
-        seed: The seed for the directions. Each gradient has its own directions, so that errors do
-            not cancel.
+        seed: The seed for the directions. Each gradient has its own directions, because the errors
+            of several gradients could otherwise cancel.
     """
     if not grad.requires_grad:
         return None
@@ -225,7 +228,7 @@ class Rows:
 class Scalar:
     """A constant factor, written as a quotient.
 
-    Its numerator and its denominator can be empty strings.
+    An empty string as the numerator or the denominator means 1.
     """
 
     above: str
@@ -294,7 +297,7 @@ class Words:
 
     @cached_property
     def scalars(self) -> Sequence[Scalar]:
-        """The numbers that can be a constant factor."""
+        """The constant factors that a formula can use."""
         known: dict[str, tuple[float, float]] = {}
         for text in (*self._scope.names, *self._scope.numbers):
             value = self._value(text)
@@ -359,7 +362,7 @@ class Words:
 
     @cached_property
     def masks(self) -> Sequence[Term]:
-        """Conditions on elements, as tensors of zeros and ones."""
+        """Conditions on elements, as bool tensors."""
         texts = dict.fromkeys(it for text in self._written for it in _conditions(text))
         found = [*((text, 0.4) for text in texts), *((term.text, 0.1) for term in self.named)]
         values = ((text, cost, self._value(text)) for text, cost in found)
@@ -413,7 +416,7 @@ class Words:
 
     @cached_property
     def products(self) -> Sequence[Term]:
-        """Matrix products of two names, and sums over elementwise products of two names."""
+        """Matrix products, and sums over a tensor or an elementwise product of two tensors."""
         floats = [term for term in self.named if _is_inexact(term.value)]
         found = []
         if self._scope.mentions(r"@|matmul|mm\(|einsum|linear"):
@@ -661,7 +664,7 @@ def _fitting(
     with_masks = Rows([*factors.terms, *masks.terms], torch.cat([factors.matrix, masks.matrix]))
     compare = _Comparison(along, slack, words.scalars)
 
-    # Multiply or divide the expression, or its remainder after a projection, by a factor.
+    # Multiply or divide the expression, or what a projection leaves of it, by a factor.
     own = ast.unparse(spot.node)
     for _, factor, scalar, over in compare.products(Rows([one], itself), with_masks, to_replace):
         if factor.text or scalar:
@@ -733,7 +736,10 @@ def _broadcasts(shape: Sequence[int], into: Sequence[int]) -> bool:
 
 
 def _projections(spot: Spot, words: Words) -> Iterator[Term]:
-    """Yield an expression minus its mean, and minus its projection onto another tensor."""
+    """Yield an expression minus its mean or sum, or minus its projection onto another tensor.
+
+    Also yield the sum of a square matrix and its transpose.
+    """
     value = spot.value
     names = [
         t for t in words.named if _is_inexact(t.value) and _broadcasts(t.value.shape, value.shape)
@@ -773,8 +779,9 @@ class _Comparison:
     ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
         """Yield products that equal a target.
 
-        Each result holds a base, a factor, a constant, and whether to divide by the factor. The
-        constant 1 is ``None``. The numerator of the constant -1 is the string ``-1``.
+        Each result holds a base, a factor, a constant, and whether to divide by the factor. If the
+        constant is 1, the result holds ``None`` instead. The numerator of the constant -1 is the
+        string ``-1``.
         """
         if not bases.terms or not factors.terms:
             return

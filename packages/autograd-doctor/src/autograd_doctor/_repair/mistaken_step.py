@@ -1,9 +1,9 @@
-"""Find the step of ``forward`` that ``backward`` differentiates incorrectly.
+"""Find the step in ``forward`` that ``backward`` differentiates incorrectly.
 
 ``forward`` runs once with autograd, which records its steps and can differentiate them. Then the
 search makes a typical mistake in the derivative of one step at a time. For example, the derivative
 is 0, as if an operand were a constant, or 1, as if the step did not exist. If the result equals
-the author's wrong gradient, the mistake is in this step. The search does not need the code of
+the author's wrong gradient, the mistake is in this step. The search does not need the source of
 ``backward``.
 
 A mistake must explain the gradient on the example and on other inputs. If ``forward`` cannot run
@@ -38,7 +38,7 @@ SAMPLES = 2  # sets of inputs on which a mistake must explain the gradient
 MOST_MISTAKES = 400
 MOST_LINES = 2  # if more lines explain the gradient, the mistake could be in any of them
 FEWEST = 4  # elements of a gradient that is compared up to a factor
-CLOSE = 1e-7  # maximum relative difference between two equal gradients
+CLOSE = 1e-7  # maximum relative difference of gradients that count as equal
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _mistakes(recorded: RecordedForward) -> Mapping[Key, Sequence[Mistake]]:
 
 
 def _in_two_gates(found: Mapping[Key, Sequence[Mistake]]) -> Mapping[Key, Sequence[Mistake]]:
-    """Return mistakes in which the author ignored two clamps, such as one of x and one of y."""
+    """Return mistakes in which ``backward`` ignores two clamps, such as one of x and one of y."""
     gates = [key for key in found if key.what.startswith(AS_IF_NOTHING)]
     pairs = combinations(gates, 2) if len(gates) <= MOST_GATES else ()
     return {
@@ -106,7 +106,7 @@ MOST_GATES = 6
 # Operations that either pass a gradient through or block it.
 GATES = ("clamp", "relu", "hardtanh", "threshold", "round", "floor", "ceil", "where", "maskedfill")
 OF_VARIANCE = ("var", "std", "varmean", "stdmean")
-FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # with a minus in the derivative
+FALLING = ("cos", "acos", "neg", "reciprocal", "rsub", "erfc")  # the derivative has a minus sign
 
 
 def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
@@ -138,11 +138,17 @@ def mistakes_in(node: Any, code: Code) -> Iterator[Mistake]:
 
 
 Grad = Callable[[Tensor, Tensor], Tensor]
-"""Computes a wrong gradient from an operand's right gradient and the gradient of the result."""
+"""A function of an operand's correct gradient and the gradient of the result.
+
+It returns a wrong gradient for the operand.
+"""
 
 
 def _typical(node: Any, name: str, k: int, code: Code) -> Iterator[tuple[str, Grad]]:
-    """Yield typical mistakes of an operation, with functions that make them for operand ``k``."""
+    """Yield typical mistakes in the derivative of an operation with respect to operand ``k``.
+
+    Each mistake comes with a function that reproduces it.
+    """
     other = code.operand(1 - k) if isinstance(code.tree, ast.BinOp) else ""
     if name == "mul" and other and other != code.operand(k):
         yield f"leaves out the factor `{shortened(other)}` of", _plain
@@ -230,7 +236,7 @@ def _with(k: int, grad: Grad) -> Callable[[Grads, Tensor], Grads]:
 
 
 def _only(k: int) -> Callable[[Grads, Tensor], Grads]:
-    """Return a function that sends the whole gradient to one of several operands."""
+    """Return a function that passes the whole gradient to one of several operands."""
 
     def grads(right: Grads, sent: Tensor) -> Grads:
         return tuple(
@@ -265,14 +271,15 @@ def _opposite(grad: Tensor, sent: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The step whose mistake explains the author's gradient.
+# Find the step whose mistake explains the author's gradient.
 # --------------------------------------------------------------------------------------------------
 
 
 Explanations = dict[Key, tuple[int, ...]]
 """For each mistake, the gradients that it explains."""
 
-# These mistakes have the same effect at every step between two forks. The first describes it best.
+# These mistakes have the same effect at every step between two branch points of the graph. The
+# first of these steps describes the mistake best.
 ON_A_PATH = ("treats ", "has the wrong sign for `")
 OF_SIGNS = ("flipped-sign", "missing-conjugate")  # rules that already say that a sign is wrong
 
@@ -285,7 +292,7 @@ def find_mistaken_step(
     seed: int,
     others: Iterable[Sequence[Any]] = (),
 ) -> Clue | None:
-    """Return the steps of ``forward`` that explain wrong gradients, or ``None`` if none does.
+    """Return the steps in ``forward`` that explain wrong gradients, or ``None`` if none does.
 
     Args:
         record: Records ``forward``, or a reference or surrogate in its place.
@@ -335,7 +342,7 @@ def _holding(
     args: Sequence[Any],
     seed: int,
 ) -> Collection[Key]:
-    """Return the mistakes that also give the author's gradients in another call."""
+    """Return the mistakes that also reproduce the author's gradients in another call."""
     there = call_elsewhere(example, subject, args, seed)
     if there is None:
         return [*found]
@@ -427,7 +434,7 @@ def _sentence(inputs: Sequence[str], mistake: Key, where: str) -> str:
 
 
 def _fits(rule: str, mistake: Key) -> bool:
-    """Return whether a mistake says more than the rule, instead of only rephrasing it."""
+    """Return whether a mistake adds information to the rule, instead of only rephrasing it."""
     what = mistake.what
     if rule == "constant-factor":
         return what.startswith(("leaves out", "forgets"))
@@ -469,7 +476,10 @@ def _explanations(
 
 
 def _proportional(made: Tensor | None, grad: Tensor | None, expected: Expected) -> bool:
-    """Return whether a mistake, but not the truth, gives the author's gradient up to a factor."""
+    """Return whether a mistake gives the author's gradient up to a constant factor.
+
+    Return false if the right gradient does so too.
+    """
     if made is None or grad is None or made.numel() < FEWEST or made.is_complex():
         return False
     right = expected.value.to(grad.dtype)

@@ -1,6 +1,6 @@
 """Compute the number that an expression in backward should equal, and find a formula for it.
 
-This module handles expressions whose value is a single Python number, such as ``1 - ctx.eps``, or
+This module handles expressions whose value is a single Python number, such as ``1 - ctx.eps`` or
 the count in ``grad / target.numel()``. ``backward`` runs three times: with the number, with twice
 the number, and with three times the number. If the gradients depend linearly on the number or on
 its inverse, these runs determine the number that would correct the gradients. The search then
@@ -43,7 +43,7 @@ class Number:
 
 
 class NumberHoles:
-    """Record the numbers at some places, and replace one of these numbers at a time."""
+    """A recorder for the numbers at some places. It can also replace one number at a time."""
 
     def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
         self._places = places

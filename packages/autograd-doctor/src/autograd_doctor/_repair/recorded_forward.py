@@ -34,7 +34,7 @@ Hook = Callable[[Grads, Grads], Grads | None]
 
 @dataclass(frozen=True)
 class Code:
-    """The expression in the author's source that executed a step.
+    """The expression in the author's source that performed a step.
 
     ``call`` repeats the step with another tensor in place of ``argument``, the first operand.
     ``operands`` follow the order of the step's arguments. For ``2 * x``, they start with ``x``.
@@ -245,7 +245,7 @@ class RecordedForward:
         return gradients(replace(self._run, leaves=[*tensors]), self._sent, retain_graph=True)
 
     def gradients_with(self, hooks: Iterable[tuple[Any, Hook]]) -> Grads | None:
-        """Return the gradients with hooks on some nodes, or ``None`` if a hook does not fit."""
+        """Return the gradients with hooks on some nodes, or ``None`` if a hook causes an error."""
         handles = [node.register_hook(hook) for node, hook in hooks]
         try:
             return self.gradients()
@@ -274,7 +274,7 @@ class RecordedForward:
 
 
 Record = Callable[[Evidence], RecordedForward]
-"""Runs the author's code on the inputs of the evidence."""
+"""A function that runs and records the author's code with the inputs in the evidence."""
 
 
 def shortened(text: str) -> str:

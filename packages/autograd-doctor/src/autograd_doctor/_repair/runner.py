@@ -57,7 +57,7 @@ Slots = Sequence[int]
 """A group of gradients, given by their indices among the wanted gradients."""
 
 WordsIn = Callable[[Frame], Words]
-"""Returns the terms that a formula can use at a place where these names are defined."""
+"""A function that returns the terms that a formula can use where the given names are defined."""
 
 
 class Runner(Protocol):
@@ -96,7 +96,7 @@ class Runner(Protocol):
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield the same as :meth:`gradients`, for edits of ``backward`` with one more value."""
+        """Yield the same as :meth:`gradients`, for edits that use one more saved value."""
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """For each fix, yield whether forward returns the same values as the reference."""
@@ -117,7 +117,7 @@ class Runner(Protocol):
 
 
 # --------------------------------------------------------------------------------------------------
-# Questions to backward, and the expected answers.
+# Questions for backward, and the expected answers.
 # --------------------------------------------------------------------------------------------------
 
 Returned = tuple[Any, ...] | None
@@ -395,7 +395,7 @@ class InProcess:
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield the same as :meth:`gradients`, for edits of ``backward`` with one more value."""
+        """Yield the same as :meth:`gradients`, for edits that use one more saved value."""
         for fix in fixes if self._asked else ():
             if made := compiled(fix, self.methods):
                 (backward,) = made.values()
@@ -447,7 +447,7 @@ class InProcess:
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
         """Yield formulas that correct a group of gradients."""
-        loops = scope.loops  # a formula is outside all loops
+        loops = scope.loops  # formulas replace only code outside loops
         scope = replace(scope, names=[name for name in scope.names if name not in loops])
         words = self._words(scope)
         tensors = self._tensor_formulas(scope, words, concerns)
@@ -542,7 +542,7 @@ class InProcess:
 
 @dataclass(frozen=True)
 class ByOutcome:
-    """A :class:`Runner` for code that is tested only by its result: a Function or a plain function.
+    """A :class:`Runner` that judges a Function or a plain function only by its result.
 
     Attributes:
         code: A Function class or a function.
@@ -608,7 +608,7 @@ class ByOutcome:
 
 
 def _given(backward: Any, saved: Saved | None, question: Question, graph: Graph) -> Any:
-    """Give ``backward`` one more value from ``forward``, as a global name or on ``ctx``."""
+    """Pass ``backward`` one more value from ``forward``, as a global name or on ``ctx``."""
     if saved is None:
         return backward
     value = graph.output if saved.position is None else question.inputs[saved.position]
@@ -627,7 +627,7 @@ def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
 def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
     """Return the edited methods, or ``None`` if Python does not accept them.
 
-    If the fix edits a helper function, the methods that call this function are also recompiled.
+    If the fix edits a helper function, return the methods that call this function instead.
     """
     with made_together([edit for _, edit in fix]):
         made = {method: method.compiled() for method, _ in fix}

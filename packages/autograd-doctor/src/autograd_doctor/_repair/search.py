@@ -51,9 +51,9 @@ MOST_PARTIAL = 2  # candidates that correct only some gradients
 PARTIAL = 12  # edits that correct the same gradients and are combined with other edits
 FIRST_OF_TWO = 2  # edits that correct some gradients and are each combined with a second edit
 FORMULAS_FITTING = 8  # formulas that correct the same gradients; the simplest come first
-MOST_ALIKE = 6  # pairs of places, for each edit that is made twice
+MOST_ALIKE = 6  # pairs of places for each edit that the search applies twice
 FORMULAS = 1.35  # the search tries formulas before edits that cost more than this
-# Kinds of edits that formulas contain.
+# Kinds of edits that the search for formulas already covers.
 AS_FORMULAS = ("a factor", "a composed factor", "a wide factor", "a projection")
 LIKELY = 1.2  # edits that cost at most this are combined in pairs
 LONGEST = 60  # characters of code in a summary
@@ -159,8 +159,8 @@ def search(
         return None
     as_it_is = next((right for _, right in runner.gradients([()])), None)
     if as_it_is is None or (as_it_is and all(as_it_is)):
-        return None  # no expected gradient is known, or no edit of the gradients can help
-    wrong = [k for k, right in enumerate(as_it_is) if not right]  # indices in the wanted gradients
+        return None  # no expected gradient is known, or all gradients are already correct
+    wrong = [k for k, right in enumerate(as_it_is) if not right]  # among the wanted gradients
     values = _right_values(runner, finding, wrong, deadline, known)
     return _first_verified(runner, islice(values, MOST_VERIFIED))
 
@@ -302,7 +302,7 @@ def _with_more_saved(
     concerns: Callable[[Edit], bool],
     deadline: float,
 ) -> Iterator[Candidate]:
-    """Yield edits of ``backward`` that use an input or output that ``forward`` does not save."""
+    """Yield edits to ``backward`` that use an input or output that ``forward`` does not save."""
     places = [
         place
         for place, node in nodes_of(backward)
@@ -325,7 +325,7 @@ def _with_shapes_kept(
     concerns: Callable[[Edit], bool],
     deadline: float,
 ) -> Iterator[Candidate]:
-    """Yield edits of ``backward`` that read a shape which ``forward`` does not store on ``ctx``."""
+    """Yield edits to ``backward`` that read a shape that ``forward`` does not store on ``ctx``."""
     places = [place for place, node in nodes_of(backward) if _is_a_length(node)]
     more = (
         (saved, [saved.name, *(f"{saved.name}[{dim}]" for dim in (-1, 0, 1))])
@@ -354,7 +354,7 @@ def _with_values(
     places: Sequence[Place],
     more: Iterable[tuple[Saved, Sequence[str]]],
 ) -> Iterator[Candidate]:
-    """Yield edits that insert values into ``backward`` and save what these values need."""
+    """Yield edits that use new values in ``backward``, combined with fixes that save the values."""
     for saved, texts in more:
         edits = (
             Edit("something else saved", 1.3, it, parse(text)) for it in places for text in texts
@@ -379,8 +379,9 @@ def _with_formulas(
 ) -> Iterator[Candidate]:
     """Yield formulas, and the candidates that the search tries directly after the formulas.
 
-    These are factors in comprehensions, pairs of edits with a formula, and the same edit at several
-    places, in this order. Append formulas that correct only some of the gradients to ``some``.
+    These candidates are factors in comprehensions, then pairs of edits that include a formula, then
+    the same edit at several places. Append formulas that correct only some of the gradients to
+    ``some``.
     """
     found, partly = _formulas(runner, backward, wrong, concerns)
     by_cost = sorted(found, key=_cost)
@@ -441,7 +442,7 @@ def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> I
 
 
 Signature = tuple[str, str, str, str]
-"""A method, a kind of edit, and the old and new code. It identifies the same edit in other code."""
+"""A method, a kind of edit, and the old and new code. They identify the same edit in other code."""
 
 
 def signature(method: Method, edit: Edit) -> Signature:
@@ -453,7 +454,7 @@ def signature(method: Method, edit: Edit) -> Signature:
 def _attempts(
     methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
 ) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, most likely first. Create each edit only when needed.
+    """Yield every edit to the methods, most likely first. Create each edit only when needed.
 
     ``only`` restricts the search to some kinds of edits.
     """
@@ -467,7 +468,7 @@ def _attempts(
 
 
 def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
-    """Yield edits to ``forward`` and its helpers that make the outputs equal to the reference's."""
+    """Yield edits to ``forward`` and its helpers that make the outputs match the reference."""
     computing = [it for it in runner.methods.values() if "forward" in (it.name, *it.owners)]
     trees = [it.tree for it in runner.methods.values()]
     scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
@@ -504,14 +505,14 @@ def _candidate(fix: Fix) -> Iterator[Candidate]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Two mistakes.
+# Several mistakes.
 # --------------------------------------------------------------------------------------------------
 
 Together = tuple[Edit, ...]
 
 
 Paired = set[frozenset[int]]
-"""The pairs of edits that the search has tried, given by the ids of the edits."""
+"""The pairs of edits that the search has tried, identified by the ids of the edits."""
 
 
 def _complementary(some: Sequence[Partial], paired: Paired) -> Iterator[Together]:
@@ -550,7 +551,8 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
     """Yield the same edit at several places, because authors often repeat a mistake.
 
-    The places are all places in a method, all places in a line, or two places.
+    Each result covers all matching places in a method, all matching places in a line, or two
+    matching places.
     """
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:

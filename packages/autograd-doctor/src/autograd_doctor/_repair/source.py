@@ -27,7 +27,7 @@ class Method:
 
     ``first`` is the number of the method's first line in ``file``, and ``indent`` is the whitespace
     before that line. ``free`` holds the names in the method's closure. ``function`` is ``None`` if
-    only the source is known. If this is a helper function of the module, ``owners`` holds the
+    only the source is known. If this is a helper function in the same module, ``owners`` holds the
     methods that call it.
     """
 
@@ -233,7 +233,7 @@ def with_methods(
         name = function.__name__
         made: Any = new
         if name in new.__code__.co_names and new.__globals__.get(name) is function:
-            made = with_helpers(new, {name: subclass})  # it also calls the edited class
+            made = with_helpers(new, {name: subclass})  # the class's name now means the subclass
         decorators = [ast.unparse(it) for it in method.tree.decorator_list]
         if any("once_differentiable" in it for it in decorators):
             made = once_differentiable(made)
@@ -293,7 +293,7 @@ def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
 
 
 def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
-    """Yield the possible ways to write an edit. Each way is a span to replace, and the new code."""
+    """Yield the possible ways to write an edit, each as a span to replace and its new code."""
     if isinstance(edit.new, tuple):
         yield from _inserted(method, edit, edit.new)
         return
@@ -337,7 +337,7 @@ def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[
     if new and new[-1] is old:
         yield (first, left, first, left), "".join(f"{text}{indent}" for text in others)
     elif new and new[0] is old:
-        end = len(method.lines[last - 1].rstrip("\n").encode()) - method.indent  # a comment
+        end = len(method.lines[last - 1].rstrip("\n").encode()) - method.indent  # after a comment
         yield (last, end, last, end), "".join(f"{indent}{text}" for text in others)
     else:
         yield (first, left, last, right), indent.join(others)

@@ -52,10 +52,10 @@ from autograd_doctor.repair import Repair
 EXAMPLE = "your example"
 OTHER_VALUES = "other values"
 SECONDS = 0.8  # CPU time for search and verification together
-SECONDS_OF_A_CLUE = 0.1  # CPU time to find a mistaken step, and again to find a wrong value
-SMALL = 1e-3  # a smaller number can be the tolerance of a solver
+SECONDS_OF_A_CLUE = 0.1  # CPU time to record forward, and then for each way to find a clue
+SMALL = 1e-3  # a smaller number may be a solver's tolerance
 LENGTH_1 = "length 1"
-LENGTHS = 4  # dims whose lengths are changed, one at a time
+LENGTHS = 4  # maximum number of lengths to change, one at a time
 
 
 def with_search(
@@ -66,8 +66,8 @@ def with_search(
 ) -> Iterator[Finding]:
     """Yield the findings, and attach a search to each finding that might have a repair.
 
-    If there are several errors, only the first error gets a search, because the other errors can be
-    consequences of the first. If the first error is about wrong values, it also gets a trace.
+    If there are several errors, attach a search only to the first error, because the others may be
+    consequences of it. If the first error is about wrong values, also attach a trace.
     """
     first = next((found for found in findings if found.severity == "error"), None)
     # A gradient of 0 would be correct for a step function, but no author wants that.
@@ -83,7 +83,7 @@ def with_search(
 
 
 Calls = Mapping[str, Sequence[Any]]
-"""The arguments of several calls, keyed by a description of each call."""
+"""A mapping from descriptions of calls to the arguments of these calls."""
 
 
 def find_repair(
@@ -140,7 +140,7 @@ def find_repair(
 def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding) -> Clue | None:
     """Return a clue to the cause of the wrong gradients, or ``None`` if the cause is unknown.
 
-    The clue names steps of ``forward`` or, if no step explains the gradients, expressions of
+    The clue names steps in ``forward``. If no step explains the gradients, it names expressions in
     ``backward``.
 
     Args:
@@ -173,7 +173,10 @@ def find_clue(case: Case, seen: Sequence[Evidence], seed: int, finding: Finding)
 
 
 def _without_zeros(case: Case) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with every zero replaced. A point on an axis, for example, has zeros."""
+    """If there are zeros, yield the arguments with every zero replaced.
+
+    An example with zeros, such as a point on an axis, may be a special case.
+    """
     zeros = [is_float(value) and bool((value == 0).any()) for value in case.args]
     if any(zeros):
         pairs = zip(case.args, zeros, strict=True)
@@ -186,7 +189,7 @@ def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:
 
     The first candidate is ``forward``, unless the user declares a surrogate gradient. The next
     candidate is the declared surrogate or reference, if it is in the same file. Choose the first
-    candidate whose gradients autograd computes as expected. If there is no such candidate,
+    candidate for which autograd computes the expected gradients. If there is no such candidate,
     choose the first one. Return ``None`` if there are no candidates.
     """
     function = case.subject.function
@@ -223,7 +226,7 @@ def _on_cpu(case: Case) -> Case:
 
 
 def _renamed(repair: Repair, example: str) -> Repair:
-    """Return a repair that describes the example in other words."""
+    """Return a copy of a repair with a new description of the example."""
     _, *rest = repair.checked_on
     return replace(repair, checked_on=(example, *rest))
 
@@ -257,7 +260,7 @@ def _verified(
                 errors = {found.rule for found in found_there if found.severity == "error"}
                 wrong_values = filter(_is_about_values, errors - {"non-finite"})
                 if what.startswith(LENGTH_1) and not any(wrong_values):
-                    continue  # the length may be tied to another one, or a deviation may be 0
+                    continue  # the length may depend on another one, or a variance may be 0
                 if errors and _is_no_better(case, args, seed, finding, errors, known):
                     continue
                 if has_error(found_there):
@@ -293,7 +296,9 @@ def _is_no_better(
     errors: Collection[str],
     known: Collection[str],
 ) -> bool:
-    """Return whether the original Function also has these errors here, but not on the example.
+    """Return whether the original Function has the same errors for these inputs.
+
+    Return false if one of the original Function's errors also occurs on the example.
 
     If the finding is about wrong values, count only exceptions, wrong shapes and non-finite values.
     """
@@ -366,7 +371,7 @@ def _there(case: Case, args: Sequence[Any]) -> Case:
 
 
 SILENT = {"silent-double-backward", "silent-reverse-over-forward"}
-# Rule families about other inputs or other uses. Edits of values cannot cause these errors.
+# Rule families about other inputs or other uses. Edits to the values cannot cause these errors.
 OTHER_USES = ("layout", "order", "transforms")
 
 
@@ -452,7 +457,7 @@ def _is_new(found: Finding, rules: Collection[str]) -> bool:
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
     """Return evidence with expected gradients, even if ``backward`` raised.
 
-    In that case, use a replacement for ``backward`` that returns no gradients.
+    In that case, collect the evidence with a ``backward`` that returns ``None`` for every input.
     """
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
@@ -527,8 +532,9 @@ def _another(value: Any) -> Any:
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return random integers up to the tensor's largest integer, or random flags for a bool tensor.
 
-    If all integers are distinct, only shuffle them, because they could be a permutation. Also
-    shuffle the rows of a bool mask, because each row may have to start with its True values.
+    If all integers are distinct, only shuffle them, because they could be a permutation. If a bool
+    tensor has several rows, shuffle the rows, because each row may have to start with its True
+    values.
     """
     if value.dtype == torch.bool and value.dim() > 1 and len(value) > 1:
         shuffled = value.flip(0) if len(value) < FEW else value[_order(len(value), rng, value)]
@@ -553,9 +559,9 @@ def _order(count: int, rng: torch.Generator, like: Tensor) -> Tensor:
 def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
     """Yield the arguments with one length changed in all tensors that have it.
 
-    Usually, reduce the length by 1. If the Function does not accept this, increase the length by 1,
-    because the length of another tensor may be half of it. If the Function does not accept this
-    either, double the length, because another length may have to divide it.
+    Usually, reduce the length by 1. If the Function rejects the shorter inputs, increase the length
+    by 1 instead, because another length may be half of it, rounded down. If the Function rejects
+    these inputs too, double the length, because it may have to be a multiple of another length.
     """
     for length in islice(_lengths(case), LENGTHS):
         for change in (with_other_length, _with_one_more, _with_twice_the_length):
@@ -566,7 +572,7 @@ def _with_other_lengths(case: Case, seed: int) -> Iterator[tuple[Any, ...]]:
 
 
 def _lengths(case: Case) -> dict[int, None]:
-    """Return the lengths of all dims, except length 1."""
+    """Return the lengths of all dims that are longer than 1."""
     tensors = [value for value in case.args if isinstance(value, Tensor)]
     return dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
 
@@ -574,8 +580,8 @@ def _lengths(case: Case) -> dict[int, None]:
 def _with_one_more(value: Any, length: int) -> Any:
     """Append a changed copy of the first slice along each dim of this length.
 
-    If the integers of a 1-D tensor are distinct, append the next integer, so that a permutation
-    stays a permutation.
+    If the integers of a 1-D tensor are distinct, append the next integer, because the tensor could
+    be a permutation.
     """
     if not isinstance(value, Tensor):
         return value
@@ -597,7 +603,7 @@ def _are_distinct(integers: Tensor) -> bool:
 def _with_twice_the_length(value: Any, length: int) -> Any:
     """Append a changed copy of a tensor along each dim of this length.
 
-    If all integers are distinct, the integers in the copy are larger, so that a permutation stays a
+    If all integers are distinct, increase the integers in the copy, because the tensor could be a
     permutation.
     """
     if not isinstance(value, Tensor):
@@ -614,10 +620,10 @@ def _with_twice_the_length(value: Any, length: int) -> Any:
 
 
 def _more_inputs(case: Case, seed: int, *, lengths: bool) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield inputs that reveal an edit that is right only by coincidence.
+    """Yield inputs that reveal edits that are correct only by coincidence.
 
     In all other inputs, every value may be positive or close to 0, and two lengths may be equal.
-    The report calls these inputs "other values".
+    The report calls the new inputs "other values".
     """
     signs = [1.0, -1.0] * len(case.args)
     for what, factors in (

@@ -1,12 +1,12 @@
 """Find the expression in ``backward`` whose value is wrong, and the value that it should have.
 
 ``forward`` runs once with autograd, which gives the value and the gradient of each result in
-``forward``. Then ``backward`` runs with one of these in place of one of its own expressions. If a
-wrong gradient becomes right, this expression is wrong, and the code after it is right. This
-reveals mistakes that no small edit repairs, such as two mistakes in one line, or a value that
-``backward`` recomputes in a different way.
+``forward``. Then ``backward`` runs with one of these values or gradients in place of one of its own
+expressions. If this corrects a wrong gradient, the expression is wrong, and the code after it is
+right. This reveals mistakes that no small edit repairs, such as two mistakes in one line, or a
+value that ``backward`` recomputes in a different way.
 
-The same value must help on the example and on other inputs.
+The same value must correct the gradient on the example and on other inputs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.finding import Clue
 from autograd_doctor.formatting import listed
 
-SAMPLES = 2  # sets of inputs on which a value must help
-SECONDS = 0.08  # CPU time for the first of them; the others only confirm the result
+SAMPLES = 2  # sets of inputs on which a value must correct a gradient
+SECONDS = 0.08  # CPU time for the first set; the other set only confirms the result
 
 Slots = tuple[int, ...]
 """Some of the gradients, given by their indices among the wanted gradients."""
@@ -94,8 +94,9 @@ def find_wrong_value(
         subject: A Function.
         seen: Evidence from the example and from other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        others: Arguments of other calls. The value must help in these calls as well, because the
-            example may be special, such as points on an axis. A call that raises does not count.
+        others: Arguments of other calls. The value must correct the gradient in these calls as
+            well, because the example may be a special case, such as points on an axis. A call that
+            raises does not count.
     """
     runner = InProcess(subject, (), seed, lambda _: None)
     method = runner.methods.get("backward")
@@ -151,7 +152,7 @@ def find_wrong_value(
 
 
 def _right(inputs: Sequence[str], count: int) -> str:
-    """Say which of ``count`` gradients are right."""
+    """Describe which of ``count`` gradients are right."""
     if len(inputs) == count:
         return "every gradient is right"
     named = listed(inputs, len(inputs))
@@ -173,7 +174,7 @@ def _helping(
     recorded: RecordedForward,
     only: Collection[Substitute] | None,
 ) -> dict[Substitute, Slots]:
-    """Return the substitutes that correct wrong gradients and keep all right gradients right.
+    """Return the substitutes that correct wrong gradients without breaking right ones.
 
     ``only`` restricts the search to some substitutes.
     """
@@ -234,9 +235,9 @@ def _substitutes(
     recorded: RecordedForward,
     only: Collection[Substitute] | None,
 ) -> Iterator[tuple[Substitute, Tensor]]:
-    """Yield values and gradients of results of ``forward`` that can replace an expression.
+    """Yield the values and gradients of results in ``forward`` that can replace an expression.
 
-    Skip the gradient of an input, because ``backward`` has to return this gradient.
+    Skip the gradients of the inputs, because ``backward`` itself has to compute them.
     """
     inputs = [it.value for it in question.expected[0]]
     offered: list[tuple[int, bool, Tensor]] = []
@@ -263,10 +264,10 @@ def _substitutes(
 
 
 def _gradients(recorded: RecordedForward) -> Iterator[tuple[int, Tensor]]:
-    """Yield the gradients of the results of ``forward``, if autograd knows them.
+    """Yield the gradients of the results in ``forward``, if autograd computes them correctly.
 
-    If several results have the same gradient, yield only the last one, which is the result of the
-    largest expression.
+    If several results have the same gradient, yield it only for the last result, which belongs to
+    the largest expression.
     """
     if not recorded.is_followed:
         return
