@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 
 def as_tuple(returned: Any) -> tuple[Any, ...]:
-    """Return the result of a call as a tuple. A single output becomes a tuple with one element."""
+    """Return the result of a call as a tuple. Wrap a single output in a one-element tuple."""
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
@@ -25,7 +25,7 @@ def takes_ctx(function: type[Function]) -> bool:
 
 
 def differentiated(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the float tensors that require grad, or of all if none do."""
+    """Return the positions of the float tensors that require grad, or of all of them if none do."""
     floating = [place for place, value in enumerate(inputs) if is_float(value)]
     asking = [place for place in floating if inputs[place].requires_grad]
     return tuple(asking or floating)

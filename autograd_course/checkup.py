@@ -127,7 +127,7 @@ def doctor() -> Check:
 
 
 def grader() -> Check:
-    """Check that the list of exercises can be read and that the progress file can be written."""
+    """Check that the grader can read the list of exercises and write the progress file."""
     from autograd_course.index import INDEX
     from autograd_course.learner.store import update
 

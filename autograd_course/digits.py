@@ -1,4 +1,4 @@
-"""1,797 handwritten digits of 8 × 8 pixels: a real dataset that needs no download.
+"""A real dataset that needs no download: 1,797 handwritten digits of 8 × 8 pixels.
 
 The data is the test set of "Optical Recognition of Handwritten Digits" by E. Alpaydin and C.
 Kaynak, UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, licensed under CC BY 4.0.
@@ -33,7 +33,7 @@ def load_digits() -> tuple[Tensor, Tensor]:
 
     Returns:
         images: shape ``(1797, 64)``, dtype float64. Each row holds the pixels of one image, row by
-            row. The values go from -1 (white) to 1 (black) in steps of 1/8.
+            row. The values range from -1 (white) to 1 (black) in steps of 1/8.
         labels: shape ``(1797,)``, dtype int64. The digit that each image shows, from 0 to 9.
 
     Example:

@@ -19,7 +19,7 @@ Look = Callable[[], Check]
 
 
 def examine(here: Path | None = None) -> Checkup:
-    """Check everything that the course uses. If one check fails, the other checks still run."""
+    """Check everything that the course uses. If a check fails, run the other checks anyway."""
     installed = [python(), *packages(_IN_A_SHELL)]
     looks: dict[str, Look] = {
         "PyTorch": _torch,

@@ -20,13 +20,13 @@ def run_backward(
 
     This function is equivalent to ``torch.autograd.grad``, or to ``torch.autograd.backward`` if
     ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``, because PyTorch's
-    shape check imports sympy. The import takes longer than drawing a picture or grading an answer.
+    shape check imports sympy. That import takes longer than drawing a picture or grading an answer.
 
     Args:
         outputs: Tensors that have a graph.
         grad_outputs: One gradient for each output, with the same shape.
-        inputs: The tensors whose gradients the function returns. If this is ``None``, the function
-            returns nothing and adds the gradient of each leaf to its ``.grad``.
+        inputs: The tensors whose gradients the function returns. If ``inputs`` is ``None``, the
+            function returns nothing and adds the gradient of each leaf to its ``.grad``.
         allow_unused: Whether to return ``None`` for an input that the outputs do not depend on,
             instead of raising an error.
         retain_graph: Whether to keep the graph for another backward pass.

@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import the modules that backward needs, so that these imports count toward no time limit."""
+    """Import the modules that backward needs before a time limit applies to the answer."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
@@ -64,7 +64,7 @@ def prepare() -> None:
 class Raised:
     """The description of a call that raised an error.
 
-    ``told`` is a sentence that gives the reason. If a stub raised the error, ``unwritten`` is the
+    ``told`` is a sentence that explains the error. If a stub raised the error, ``unwritten`` is the
     name of the unwritten method, or :data:`WHOLE`. ``separate`` says whether the answer has a
     separate ``setup_context``.
     """
@@ -216,13 +216,13 @@ class Bounded(io.StringIO):
 
     @property
     def text(self) -> str:
-        """The text kept so far, followed by the number of characters that were cut off."""
+        """The text kept so far, followed by the number of omitted characters."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self.getvalue() + rest
 
 
 class Printed:
-    """The output of the latest pass, and of the latest pass on each sample."""
+    """The output of the latest pass overall, and of the latest pass on each sample."""
 
     def __init__(self) -> None:
         self._latest = Bounded()
@@ -230,7 +230,7 @@ class Printed:
 
     @contextlib.contextmanager
     def during(self, inputs: Any = None) -> Iterator[None]:
-        """Record the output of a ``with`` block. It replaces earlier output for these inputs."""
+        """Record the output of a ``with`` block, replacing any earlier output for these inputs."""
         self._latest = self._on[id(inputs)] = Bounded()
         with contextlib.redirect_stdout(self._latest):
             yield
@@ -284,12 +284,12 @@ def said(error: BaseException) -> str:
 
 
 def place(error: BaseException, answer: Any) -> str:
-    """Return the last traceback line that is in the answer's own code, as `` (line 3: `…`)``."""
+    """Return the last traceback line in the answer's own code, formatted as `` (line 3: `…`)``."""
     return _last_line(error, lambda frame: _is_own(frame, answer))
 
 
 def line_in(error: BaseException, filename: str) -> str:
-    """Find the last traceback line that is in the given file. Format it as :func:`place` does."""
+    """Return the last traceback line in the given file, in the format of :func:`place`."""
     return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
 
 

@@ -26,8 +26,8 @@ def explain(what: str | BaseException = "") -> Explanation:
     Args:
         what: The name of a rule or page, an error message, a whole traceback, or the exception
             itself. Case, spaces and underscores in a name do not matter. You can also pass a few
-            words to find the pages whose title or message contains them. Without this argument, the
-            result lists all rules and all messages in two tables.
+            words to find the pages whose title or message contains them. If you omit this argument,
+            the result lists all rules and all messages in two tables.
 
     Returns:
         The page as Markdown.

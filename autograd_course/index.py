@@ -1,4 +1,4 @@
-"""The index of exercises. It lets commands read titles and ids without importing the exercises.
+"""The index of exercises, from which commands read titles and ids without importing exercises.
 
 ``make notebooks`` builds ``exercises/index.json`` from the exercise modules. This module imports
 nothing large, so shell completion is fast.
@@ -22,8 +22,9 @@ class Entry(NamedTuple):
     """The index entry of an exercise. ``answer`` is the name that learners pass to ``grade``.
 
     ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is the time that a
-    learner needs after reading the lesson. ``needs`` contains the extra sections that the exercise
-    needs. If there are any, the exercise has a star. An ``optional`` exercise is for more practice.
+    learner needs after reading the lesson. ``needs`` lists the extra sections that the exercise
+    relies on. If there are any, the exercise has a star. An ``optional`` exercise offers extra
+    practice.
     """
 
     id: str
@@ -98,13 +99,13 @@ def known(exercise_id: Any) -> Entry:
 
 def similar(typed: str, names: Iterable[str], cutoff: float = 0.65) -> list[str]:
     """Return up to three of ``names`` that are similar to the typed text, closest first."""
-    from difflib import get_close_matches  # here, so that shell completion does not import it
+    from difflib import get_close_matches  # imported here to keep shell completion fast
 
     return get_close_matches(typed, [*names], n=3, cutoff=cutoff)
 
 
 def id_typed(text: str) -> str:
-    """Convert a name that the user typed, in any case and with ``_`` or spaces, to an id."""
+    """Convert a typed name to an id. The name can be in any case and contain ``_`` or spaces."""
     return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 

@@ -14,10 +14,10 @@ Show a message
     ``show_error`` prints the error that a ``with`` block raises, and ``show_warning`` prints the
     warnings.
 Draw
-    ``figure`` and ``note`` draw in the style of the course. ``BLUE``, ``ORANGE``, ``GREEN`` and
-    ``GRAY`` are its colors, which readers with a color deficiency can tell apart.
+    ``figure`` and ``note`` draw in the course's style. ``BLUE``, ``ORANGE``, ``GREEN`` and ``GRAY``
+    are the course's colors, which color-blind readers can tell apart.
 Measure memory
-    ``kept_bytes`` and ``kept_tensors`` measure the tensors that a call keeps for backward.
+    ``kept_bytes`` and ``kept_tensors`` measure the tensors that a call saves for backward.
     ``peak_bytes`` measures the peak memory, and ``stored_bytes`` measures a module's tensors.
 Check a gradient by hand (lesson 04)
     ``five_steps`` runs all five steps: ``compare_forward``, ``run_backward``,
@@ -27,7 +27,7 @@ Data and noise (lessons 05, 10 and 15)
     noise of a Gumbel-softmax.
 Attention (lesson 08)
     ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` computes attention in GPU
-    kernels. ``leaderboard`` measures your attention against PyTorch's own.
+    kernels. ``leaderboard`` compares your attention with PyTorch's own.
 Several processes (lesson 12)
     ``replicas`` trains a layer with DistributedDataParallel.
 External code (lesson 14)
@@ -37,7 +37,7 @@ Ship (lesson 15)
     ``require_packages`` says which packages are missing. ``quiet`` suppresses the exporters'
     warnings. ``check_onnx`` and ``run_onnx`` check and run an ONNX file.
 
-Each name is imported when it is first used, so importing this module is fast.
+Python imports each name on first use, so importing this module is fast.
 """
 
 from __future__ import annotations

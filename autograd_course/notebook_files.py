@@ -1,9 +1,10 @@
 """Parse a submitted file as a notebook, and recover as much as possible if it is damaged.
 
 The file may be a notebook in nbformat 1 to 4, or a script with cells. nbformat's own reader stops
-at the first error. This module reads as much of a damaged file as possible, and reports the errors.
+at the first error. This module reads as much of a damaged file as it can, and reports the errors.
 
-The module ignores any encoding that a file declares, because Python also supports unusual ones.
+The module ignores the encoding that a file declares, because Python also supports unusual
+encodings.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _listed(owner: dict[str, Any], key: str) -> list[Any]:
 
 
 def _cells(saved: Iterable[Any]) -> Iterator[Cell]:
-    """Yield the cells that contain text, without their outputs."""
+    """Yield the cells whose source is text, without their outputs."""
     for cell in saved:
         if not isinstance(cell, dict):
             continue
@@ -162,7 +163,7 @@ _LOOKED_AT = 400
 
 
 def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the decoded text. If the encoding is not UTF-8, also return a sentence about it."""
+    """Return the decoded text, and a sentence about the encoding if it is not UTF-8."""
     codec = _by_mark(data) or _by_zeros(data) or "utf-8"
     try:
         text = data.decode(codec)
@@ -211,7 +212,7 @@ _SCRIPT_KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw
 def cells_of(text: str) -> Iterator[Cell]:
     """Yield the cells of a script. Text before the first marker is also a code cell.
 
-    If a script without markers is not valid Python, each top-level definition is a cell. Then an
+    If a script without markers is not valid Python, each top-level definition is a cell, so that an
     error in one definition does not affect the others.
     """
     marks = list(_CELL_BEGINS.finditer(text))
@@ -259,7 +260,7 @@ def _script_grade_id(header: str) -> str:
 
 # Jupyter sorts the keys, so a cell begins with one of these.
 _JSON_CELL = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
-_ATTEMPTS = 2_000  # in a malicious file, each attempt may parse 1,000 levels of nesting
+_ATTEMPTS = 2_000  # in a malicious file, each attempt can parse 1,000 levels of nesting
 
 
 def salvaged(text: str) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A layer that several processes on this machine train with DistributedDataParallel.
 
-The processes can run only code that they can import, and they cannot import notebook cells. So this
-code is in a module.
+This code is in a module, because the processes can run only code that they can import, and they
+cannot import notebook cells.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from autograd_course.functions import Linear
 
-LIMIT = 90.0  # seconds for the whole run; starting the processes takes the largest part
+LIMIT = 90.0  # seconds for the whole run; starting the processes takes most of the time
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the loopback network interface
 
 
@@ -80,7 +80,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
 
 
 def step(layer: type[nn.Module], shard: Tensor) -> Tensor:
-    """Run one step in one of the processes. Return the gradient of ``layer().weight``."""
+    """Run one step in one of the processes, and return the gradient of ``layer().weight``."""
     model = DistributedDataParallel(layer())
     model(shard).square().mean().backward()
     gradient: Tensor = model.module.weight.grad

@@ -28,12 +28,12 @@ class MissingExtraError(CourseError, ImportError):
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return the packages among ``names`` that are missing. By default, check the whole extra."""
+    """Return the names of the missing packages in ``names``. By default, check the whole extra."""
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 
 def require_packages(*names: str) -> None:
-    """If a package is missing, raise an error that says what to install.
+    """Raise an error that says what to install if a package is missing.
 
     Args:
         names: Names of packages. If you pass none, the function checks all packages that only
@@ -66,7 +66,7 @@ def check_onnx(model: Any) -> Any:
 
     Raises:
         onnx.checker.ValidationError: The model violates an ONNX rule.
-        onnx.shape_inference.InferenceError: Its shapes contradict each other.
+        onnx.shape_inference.InferenceError: The model's shapes contradict each other.
         MissingExtraError: onnx is not installed.
 
     Example:
@@ -82,7 +82,7 @@ def check_onnx(model: Any) -> Any:
 
 
 def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """Check a model as :func:`check_onnx` does, and run it in ONNX Runtime on the CPU.
+    """Check a model with :func:`check_onnx`, and run it in ONNX Runtime on the CPU.
 
     Args:
         model: The model, in any form that :func:`check_onnx` accepts.
@@ -125,7 +125,7 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
 )
 _LOGGERS = (
     "torchao",  # torchao reports each of its files that is for a different GPU or Python version
-    "torch.utils._pytree",  # torchao registers enums in a way that torch no longer needs
+    "torch.utils._pytree",  # torchao registers enums in a way that torch no longer requires
     "torch.onnx._internal.exporter._registration",  # torchvision's operators are missing
     "torch.fx.experimental.symbolic_shapes",  # repeats the message of the error that follows
 )

@@ -27,7 +27,8 @@ def show_error(characters: int = 300) -> Iterator[None]:
     """Print the error that a ``with`` block raises, and continue.
 
     A long message ends in ``[…]``. The function omits addresses and folders, because they differ
-    between machines. It catches only an ``Exception``, so you can still interrupt the cell.
+    between machines. It catches only subclasses of ``Exception``, so you can still interrupt the
+    cell.
 
     Args:
         characters: The length of the longest message that is printed in full.
@@ -88,7 +89,7 @@ def _shown(message: str, characters: int) -> str:
 
 
 def _shortened(message: str, characters: int) -> str:
-    """Cut a long message after its last whole sentence. If there is none, cut it after a word."""
+    """Cut a long message after its last complete sentence, or after a word if there is none."""
     if len(message) <= characters:
         return message
     kept = message[: characters + 1]

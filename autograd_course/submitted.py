@@ -1,7 +1,7 @@
 """Describe a learner's answer as data: its kind, its arguments and its missing parts.
 
-The grader calls this module in its own process. The classroom grader calls it in a sandbox. So this
-module does not depend on any exercise and writes no sentences.
+The grader calls this module in its own process, and the classroom grader calls it in a sandbox.
+Therefore, this module does not depend on any exercise and writes no messages.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def lacking_method(
 ) -> Lacking | None:
     """Return the first method that is missing or a stub.
 
-    The doctor checks everything else about the methods.
+    The doctor checks all other aspects of the methods.
     """
     for name in methods:
         if _MISSING[name](answer):

@@ -49,7 +49,7 @@ def compiler() -> str:
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment variables, with Python's scripts folder added to ``PATH``.
+    """Return the environment variables, with Python's scripts folder in ``PATH``.
 
     Without this folder in ``PATH``, a notebook's kernel finds ninja only if the user has activated
     the virtual environment.
@@ -133,7 +133,7 @@ def _after_compiling(log: str) -> BuildError:
     return BuildError(what, log=log)
 
 
-SOURCES = Path(__file__).parent / "sources"  # the folder of the operators that lesson 14 builds
+SOURCES = Path(__file__).parent / "sources"  # the folder with the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
 WAIT_SECONDS = 300.0  # how long to wait while another process builds the same source
 
@@ -172,7 +172,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
     Raises:
         BuildError: The machine has no compiler, or the source does not compile. After a compilation
-            error, ``line`` is the line with the error.
+            error, the attribute ``line`` is the line with the error.
 
     Example:
         >>> kernel = build(SOURCES / "decayed_sum.cpp")  # doctest: +SKIP

@@ -13,7 +13,7 @@ class Answer:
 
     Running ``preamble`` and then ``source`` defines the answer under ``name``. ``source`` is empty
     if the student gave no answer. ``problems`` contains sentences that tell the student what is
-    wrong with the submission's form.
+    wrong with the form of the submission.
     """
 
     exercise: str

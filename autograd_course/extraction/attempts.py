@@ -25,7 +25,7 @@ def _is_stub(node: ast.stmt) -> bool:
         case ast.Assign() | ast.AnnAssign():
             return _is_nothing(node.value)
         case ast.Import() | ast.ImportFrom():
-            return True  # a name that is imported instead of defined is not an answer
+            return True  # an imported name is not an answer
     return False
 
 

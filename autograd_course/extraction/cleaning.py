@@ -21,7 +21,7 @@ TALK = frozenset(
 )
 _RUNS_ITS_BODY = re.compile(r"\s*%%(time|capture|prun)\b[^\n]*")
 _LINE_MAGIC = re.compile(r"(?m)^\s*[%!?]|\?\s*$|=\s*[%!]")
-_MOST_WORK = 100_000  # limit for cells with magics: Jupyter reads the whole cell for each magic
+_MOST_WORK = 100_000  # limit for cells with magics: Jupyter rereads the whole cell for each magic
 _CELL_MAGIC = re.compile(r"\s*%%[a-zA-Z!]")
 
 

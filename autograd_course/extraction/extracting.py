@@ -60,7 +60,7 @@ def _absent(read: Program, exercise: str) -> tuple[str, ...]:
 
 
 def _looks_like(name: str, asked: str) -> bool:
-    """Return whether a name differs from the requested name only in letters of another alphabet."""
+    """Return whether a name differs from ``asked`` only in letters from another alphabet."""
     if name.isascii() or len(name) != len(asked):
         return False
     return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))

@@ -1,9 +1,9 @@
 """Find the notebook cell that answers an exercise. The first match in this list counts:
 
 1. A cell that has the exercise's ``grade_id``, defines the answer and contains more than the stub.
-   If there are several, the last one counts, because it overwrote the others in the student's
-   kernel.
-2. Any cell that defines the answer, because ids can get lost or end up on another cell.
+   If there are several such cells, the last one counts, because it overwrote the others in the
+   student's kernel.
+2. Any cell that defines the answer, because an id can get lost or move to another cell.
 3. A cell that has the exercise's ``grade_id``, even if it is a stub or defines something else.
 """
 

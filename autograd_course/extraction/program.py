@@ -18,7 +18,7 @@ from autograd_course.index import INDEX, UnknownExerciseError, known
 from autograd_course.notebook_files import Notebook
 
 GRADER_SUFFIX = "-grade"
-_KEPT = 4000  # cache only cells of at most this many characters: a tree takes 100 times the memory
+_KEPT = 4000  # cache only cells up to this many characters: a tree takes 100 times as much memory
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
-# Most cells in a class's notebooks are the same as in the lesson, so a cache saves time.
+# Most cells in a class's notebooks are identical to those in the lesson, so a cache saves time.
 _known = lru_cache(maxsize=512)(_block)
 
 

@@ -76,7 +76,7 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
 
 
 def _index(statements: Sequence[Statement]) -> defaultdict[str, list[int]]:
-    """Map each name to the statements that bind or change it. Changes to a module are ignored."""
+    """Map each name to the statements that bind or change it. Ignore changes to modules."""
     modules = _bound(s for s in statements if s.is_import)
     index: defaultdict[str, list[int]] = defaultdict(list)
     for i, statement in enumerate(statements):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from autograd_course.errors import CourseError
 
-LONGEST = 100_000  # maximum characters of a cell; an answer has a few thousand
+LONGEST = 100_000  # the maximum number of characters in a cell; an answer has a few thousand
 
 # Calls to these methods run a Function, but do not change any object that an answer needs.
 _SHOWS = {"apply", "backward", "show"}
@@ -83,7 +83,7 @@ def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
 
 
 def first_line(node: ast.stmt) -> int:
-    """Return the number of a statement's first line. Decorators are part of the statement."""
+    """Return the line number where a statement begins. Decorators are part of the statement."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 

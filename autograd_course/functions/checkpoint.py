@@ -22,8 +22,8 @@ def checkpoint(
     """Return ``fn(*args, **kwargs)`` and save only the arguments of ``fn`` for backward.
 
     With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward recomputes ``y`` with a graph and returns
-    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between forward and backward, ``fn`` has no
-    graph. The cost is a second forward pass.
+    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between forward and backward, no graph of ``fn``
+    exists. The cost is a second forward pass.
 
     The recomputation draws the same random numbers on CPU and CUDA and uses the same autocast
     settings. It also restores the modules' buffers, so batch norm counts each batch once. It does
@@ -51,8 +51,8 @@ def checkpoint(
 
     Raises:
         RuntimeError: Raised in backward if ``fn`` uses a tensor that requires a gradient but is
-            neither an argument nor a parameter of ``uses``. Otherwise, the gradient of this tensor
-            would be lost without an error.
+            neither an argument nor a parameter of ``uses``. Without this error, the gradient of the
+            tensor would be silently lost.
 
     Example:
         >>> import torch
@@ -73,7 +73,7 @@ def checkpoint(
 
 
 class _Call:
-    """A call that takes its arguments as one flat list and returns its result as one flat tuple."""
+    """A call that takes its arguments as a flat list and returns its result as a flat tuple."""
 
     result: TreeSpec
 

@@ -12,10 +12,10 @@ class ClippedReLU(torch.autograd.Function):
     Forward: ``y = min(max(x, 0), ceiling)``. Backward: ``∂L/∂x = ∂L/∂y`` where
     ``0 < x < ceiling``, and 0 elsewhere.
 
-    At the kinks ``x = 0`` and ``x = ceiling``, no derivative exists. The gradient there is 0, as in
-    ``torch.nn.functional.relu6``. (In PyTorch 2.13, the gradient of ``torch.clamp`` is 1 there.)
-    The Function saves a boolean mask, which takes one byte per element. Twice differentiable: the
-    second derivative is 0.
+    The derivative does not exist at the kinks ``x = 0`` and ``x = ceiling``. The gradient there is
+    0, as in ``torch.nn.functional.relu6``. (In PyTorch 2.13, the gradient of ``torch.clamp`` is 1
+    there.) The Function saves a boolean mask, which takes one byte per element. Twice
+    differentiable: the second derivative is 0.
 
     Args:
         x: Any shape, real floating-point dtype.

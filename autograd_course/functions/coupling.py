@@ -23,15 +23,15 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 
     ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``.
 
-    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and the parameters of ``f`` get ``(∂f/∂θ)ᵀ a'``. So
-    the memory does not grow with the number of blocks, except for the random state of each ``f`` or
-    ``g`` that draws random numbers. All blocks must be in *one* Function, because a separate
-    Function for each block would save the outputs of every block.
+    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and the parameters of ``f`` get ``(∂f/∂θ)ᵀ a'``.
+    Memory use therefore does not grow with the number of blocks, except for the random state of
+    each ``f`` or ``g`` that draws random numbers. All blocks must be in *one* Function, because a
+    separate Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original values by rounding errors, which grow from block
     to block (``test_coupling.py`` shows how much). In half precision, the errors quickly become too
-    large. Backward uses the same random numbers and autocast settings as forward, and only forward
-    updates buffers. But if a *later* forward pass changes a running statistic that a block reads,
+    large. Backward uses the same random numbers and autocast settings as forward, and does not
+    update buffers. But if a *later* forward pass changes a running statistic that a block reads,
     backward reads the new value. Twice differentiable. Under ``create_graph``, backward keeps the
     graphs of all blocks in memory.
 
@@ -98,7 +98,7 @@ class AdditiveCoupling(torch.autograd.Function):
     def forward(
         ctx: Any, chain: "_Chain", x1: Tensor, x2: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the two halves after all blocks, and save only these two and the parameters."""
+        """Return the two halves after all blocks, and save only these halves and the parameters."""
         ctx.chain = chain
         for f, g in chain.halves:
             x1 = x1 + f.replay.first(x2)

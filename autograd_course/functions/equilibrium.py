@@ -1,4 +1,4 @@
-"""A layer that is repeated until it reaches a fixed point, and the fixed point's gradient."""
+"""The fixed point of a repeated layer, and the gradient of the fixed point."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Layers fused with the ReLU that follows them. The ReLU's backward needs only signs."""
+"""Layers fused with the ReLU after them. The ReLU's backward needs only the signs of the output."""
 
 from typing import Any
 
@@ -16,16 +16,16 @@ class LinearReLU(torch.autograd.Function):
     gradient is 0.
 
     Backward only needs to know where ``x Wᵀ + b`` is positive, and ``y`` is positive in the same
-    places. So forward can clamp ``x Wᵀ + b`` in place. Backward computes gradients only for inputs
-    that require them. Twice differentiable.
+    places. Forward can therefore clamp ``x Wᵀ + b`` in place. Backward computes gradients only for
+    inputs that require them. Twice differentiable.
 
     Args:
         x: ``(..., in)``, real floating-point dtype.
         weight: ``(out, in)``, with the same dtype as ``x``.
         bias: ``(out,)``, with the same dtype as ``x``, or None.
         keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
-            ``"sign"`` saves one bit per element. Use it if the next layer does not save its input.
-            In both cases, the Function also saves ``x`` and ``weight``.
+            ``"sign"`` saves one bit per element, which is better if the next layer does not save
+            its input. In both cases, the Function also saves ``x`` and ``weight``.
 
     Returns:
         ``(..., out)``.
@@ -73,7 +73,7 @@ class AddReLU(torch.autograd.Function):
     the dims along which an input was broadcast.
 
     In ``torch.relu(a + b)``, the addition saves nothing and ``torch.relu`` saves its output ``y``.
-    This Function saves the signs of ``y``, which take ``⌈n / 8⌉`` bytes for ``n`` elements. It
+    This Function saves the signs of ``y``, which take ``⌈n / 8⌉`` bytes for ``n`` elements. Forward
     allocates one tensor instead of two. Twice differentiable: the second derivative is 0.
 
     Args:

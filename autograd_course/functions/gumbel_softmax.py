@@ -16,8 +16,8 @@ class GumbelSoftmax(torch.autograd.Function):
     """Sample from ``softmax(logits)`` along the last dim, using noise that the caller passes.
 
     Forward: ``p = softmax((logits + noise) / τ)``. A soft sample is ``y = p``. A hard sample is
-    one-hot at the largest ``p``. By the Gumbel-max trick, this is an exact sample for every ``τ``.
-    Backward, in both cases:
+    one-hot at the largest ``p``. By the Gumbel-max trick, a hard sample is an exact sample for
+    every ``τ``. Backward, in both cases:
 
     ``∂L/∂logits = ∂L/∂noise = p ⊙ (g - Σ g·p) / τ``, with ``g = ∂L/∂y``.
 

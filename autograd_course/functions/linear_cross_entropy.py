@@ -41,11 +41,11 @@ def linear_cross_entropy(
     ``∂L/∂b = Σᵢ dZᵢ``.
 
     Only ``chunk`` rows of logits exist at a time. They take ``O(chunk·V)`` bytes instead of
-    ``O(N·V)``. For a mean or a sum, a single number ``g`` scales all gradients. So forward computes
-    the gradients for ``g = 1`` while the logits of a chunk exist, and backward multiplies the
-    gradients by ``g``. The multiplication is out of place, because you can call backward twice.
-    With ``reduction="none"``, each row has its own ``gᵢ``, which forward does not know, and
-    ``dZᵀ X`` mixes the rows. So backward must recompute the logits.
+    ``O(N·V)``. For a mean or a sum, a single number ``g`` scales all gradients. Forward therefore
+    computes the gradients for ``g = 1`` while the logits of a chunk exist, and backward multiplies
+    the gradients by ``g``. The multiplication is out of place, so you can call backward twice. With
+    ``reduction="none"``, each row has its own ``gᵢ``, which forward does not know, and ``dZᵀ X``
+    mixes the rows. Backward must therefore recompute the logits.
 
     Each gradient has the dtype of its input, and sums of 16-bit values are computed in float32.
     Under autocast, the matrix products use the autocast dtype. The Function computes gradients only

@@ -21,7 +21,7 @@ class LocalResponseNorm(Function):
     The sum in backward covers all channels whose window contains ``j``. For an even ``n``, these
     channels form the mirror image of forward's window. Windows are truncated at the first and the
     last channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate the
-    result as often as you like.
+    result any number of times.
 
     Args:
         x: ``(N, C, …)``, real floating-point dtype.

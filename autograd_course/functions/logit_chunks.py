@@ -20,7 +20,7 @@ class Loss:
     chunk: int
 
     def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
-        """Reduce the losses of the rows. A mean covers only the rows that are not ignored."""
+        """Reduce the per-row losses. A mean includes only the rows that are not ignored."""
         if self.reduction == "none":
             return losses
         total = losses.sum()

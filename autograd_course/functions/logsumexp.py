@@ -19,7 +19,7 @@ class LogSumExp(torch.autograd.Function):
     An element ``-∞`` adds nothing to the sum, and its gradient is 0. If all elements of a row are
     ``-∞`` (a fully masked row), ``y`` is ``-∞``, as in ``torch.logsumexp``. The gradient of this
     row is 0, while ``torch.logsumexp`` gives nan. For such a row, ``m`` would be ``-∞`` and
-    ``x - m`` would be nan. So forward uses 0 for ``m``, and backward uses 0 for ``y``.
+    ``x - m`` would be nan. Therefore, forward uses 0 for ``m``, and backward uses 0 for ``y``.
 
     Twice differentiable, because backward computes the softmax from the saved input and output. A
     softmax saved by ``forward`` would be a constant, and the second derivative would be 0 without

@@ -12,8 +12,8 @@ class MatMul(torch.autograd.Function):
     """Multiply the two matrices of each batch entry.
 
     Forward: ``Y = A B``. Backward, with ``G = ∂L/∂Y``: ``∂L/∂A = G Bᴴ`` and ``∂L/∂B = Aᴴ G``,
-    summed over the batch dims that broadcasting has added or expanded. ``ᴴ`` transposes the last
-    two dims and conjugates. For real matrices, it is the transpose.
+    summed over the batch dims that broadcasting has added or expanded. ``ᴴ`` is the conjugate
+    transpose of the last two dims. For real matrices, it is the transpose.
 
     Backward computes gradients only for inputs that require them. Twice differentiable.
 

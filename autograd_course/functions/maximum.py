@@ -14,9 +14,9 @@ class Max(torch.autograd.Function):
     Forward: ``y = max x`` over ``dim``. Backward: with ``M = 1`` where ``x`` equals the maximum and
     0 elsewhere, ``∂L/∂x = M / Σ_dim M · ∂L/∂y``.
 
-    If several elements tie for the maximum, no derivative exists. They share the gradient equally,
-    as in ``torch.amax``. (``torch.max`` with a ``dim`` passes the whole gradient to one of them.)
-    Twice differentiable: the second derivative is 0.
+    If several elements tie for the maximum, the derivative does not exist. The tied elements share
+    the gradient equally, as in ``torch.amax``. (``torch.max`` with a ``dim`` passes the whole
+    gradient to one of them.) Twice differentiable: the second derivative is 0.
 
     Args:
         x: Real floating-point dtype.

@@ -14,8 +14,8 @@ class Multiply(torch.autograd.Function):
     Forward: ``y = a·b``. Backward, with ``g = ∂L/∂y``: ``∂L/∂a = sum_to_shape(g·b̄)`` and
     ``∂L/∂b = sum_to_shape(g·ā)``, where the bar is the complex conjugate.
 
-    Broadcasting uses an element several times, so its gradient is the sum over all uses. Backward
-    computes gradients only for inputs that require them. Twice differentiable.
+    Broadcasting uses an element several times, so the element's gradient is the sum over all uses.
+    Backward computes gradients only for inputs that require them. Twice differentiable.
 
     Args:
         a: A tensor, floating-point or complex.

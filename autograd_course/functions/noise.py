@@ -9,7 +9,7 @@ from torch import Tensor
 def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Return standard Gumbel noise ``-log(-log u)``, where ``u`` is uniform in [0, 1).
 
-    If ``u`` is 0, the noise is -inf, and this entry is never sampled.
+    If ``u`` is 0, the noise is -inf, and that entry is never sampled.
 
     Args:
         like: A tensor with the shape, dtype and device that the noise should have.

@@ -115,9 +115,9 @@ class PackedDropout(torch.autograd.Function):
     Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, and 1
     otherwise. Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
 
-    The Function draws the mask from PyTorch's random generator for the device of ``x``. From the
-    same generator state, ``torch.dropout`` draws a different mask. The Function saves ``⌈n / 8⌉``
-    bytes. Twice differentiable.
+    The Function draws the mask from PyTorch's random generator for the device of ``x``. Starting
+    from the same generator state, ``torch.dropout`` draws a different mask. The Function saves
+    ``⌈n / 8⌉`` bytes. Twice differentiable.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -13,7 +13,7 @@ class ToPolar(torch.autograd.Function):
     from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    At the origin, no derivative exists. There ``backward`` returns ``∂L/∂x = g_r`` and
+    The derivative does not exist at the origin. There, ``backward`` returns ``∂L/∂x = g_r`` and
     ``∂L/∂y = 0`` and ignores ``g_θ``, so the gradient stays finite. Backward computes gradients
     only for inputs that require them. The Function saves its two outputs. Twice differentiable,
     because saved outputs have a graph.

@@ -13,9 +13,9 @@ def entered(value: Any, needs_gradient: bool) -> Any:
     """Prepare an argument for the rerun, so that autograd can compute its gradient.
 
     In an ordinary backward pass, the result is detached from the earlier graph. Under
-    ``create_graph``, grad mode is on and the gradient itself must be differentiable. So the result
-    is a view that stays connected to the earlier graph. A gradient with respect to this view comes
-    only from the rerun.
+    ``create_graph``, grad mode is on and the gradient itself must be differentiable. The result is
+    therefore a view that stays connected to the earlier graph. A gradient with respect to this view
+    comes only from the rerun.
     """
     if not needs_gradient:
         return value
@@ -32,8 +32,8 @@ def own_parameters(
 
     In an ordinary backward pass, these are the modules' parameters themselves. Under
     ``create_graph``, the graph that produced the arguments can contain the same parameters. A
-    gradient with respect to these parameters would then include that earlier graph. So the modules
-    use views of their parameters during the rerun.
+    gradient with respect to these parameters would then include that earlier graph. The modules
+    therefore use views of their parameters during the rerun.
     """
     if not torch.is_grad_enabled():
         yield list(parameters)
@@ -70,7 +70,7 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that the outputs depend on by a path that avoids ``inputs``, or None."""
+    """Return a leaf on which the outputs depend by a path that avoids ``inputs``, or None."""
     # Compare nodes instead of tensors, because saved-tensor hooks may return a different tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]

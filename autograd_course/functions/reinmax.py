@@ -17,13 +17,13 @@ class ReinMax(torch.autograd.Function):
 
     ``∂L/∂logits := 2 J(m)ᵀg - ½ J(p)ᵀg``, with ``g = ∂L/∂y``.
 
-    If L is quadratic, the expectation of this estimate is the exact gradient of ``E[L(y)]``. The
-    straight-through estimate ``J(p)ᵀg`` is exact only if L is linear. Declared surrogate:
+    If L is quadratic, the expectation of this estimate is the exact gradient of ``E[L(y)]``. For
+    the straight-through estimate ``J(p)ᵀg``, this holds only if L is linear. Declared surrogate:
     ``h = 2 softmax(logits + c) - ½ softmax(logits)``, where the constant ``c = log m - logits``
     makes the first softmax equal to ``m``.
 
-    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative
-    differentiates this formula for the same sample.
+    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative is the
+    derivative of this formula for the same sample.
 
     Args:
         logits: ``(..., K)``, floating-point dtype.

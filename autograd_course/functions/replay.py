@@ -1,4 +1,4 @@
-"""Rerun a callable under the same conditions, without repeating its side effects."""
+"""Rerun a callable under the same conditions without repeating its side effects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,12 +19,12 @@ class Replay:
     conditions. Then it restores the caller's random states and the modules' buffers, so that each
     batch counts only once.
 
-    ``again`` does not restore Python's and NumPy's random states or any other state of ``fn``.
+    ``again`` does not restore the random states of Python and NumPy or any other state of ``fn``.
     """
 
     def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
         self.fn = fn
-        # In eval mode, modules should not write their buffers, so no buffer is copied.
+        # In eval mode, modules should not write to their buffers, so there is no need to copy them.
         inner = {m for module in modules for m in module.modules() if m.training}
         self._slots = [(m, name) for m in inner for name, b in m._buffers.items() if b is not None]
         self._buffers: list[tuple[nn.Module, str, Tensor]] = []

@@ -11,8 +11,8 @@ class ScaledSigmoid(torch.autograd.Function):
 
     Forward: ``y = gain · σ(slope · x)``. Backward: ``∂L/∂x = slope · y · (1 - y / gain) · ∂L/∂y``.
 
-    The derivative is a function of the output, so the Function saves the output, and the input can
-    be freed. Twice differentiable, because a saved output has a graph.
+    The derivative is a function of the output. The Function therefore saves only the output, and
+    PyTorch can free the input. Twice differentiable, because a saved output has a graph.
 
     Args:
         x: Any shape, floating-point dtype.

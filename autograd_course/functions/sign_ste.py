@@ -26,7 +26,7 @@ class SignSTE(torch.autograd.Function):
         >>> SignSTE.apply(torch.tensor([-0.3, 0.0, 2.0]))
         tensor([-1.,  1.,  1.])
 
-    Sources: Hinton's lectures of 2012; Bengio, Léonard and Courville, arXiv:1308.3432, 2013.
+    Sources: Hinton's 2012 lectures; Bengio, Léonard and Courville, arXiv:1308.3432, 2013.
     """
 
     @staticmethod

@@ -14,7 +14,7 @@ class Sinh(torch.autograd.Function):
 
     If ``forward`` saved ``cosh(x)``, the saved tensor would be a constant for backward, and the
     second derivative would be 0. The output has a graph, so derivatives of every order are correct.
-    ``torch.hypot`` computes the root without overflow in ``y²``.
+    ``torch.hypot`` computes the root without overflowing in ``y²``.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -13,7 +13,7 @@ class SoftRank(torch.autograd.Function):
     element with itself gives ½. As ``τ → 0``, ``r`` approaches the exact ranks. Backward, with
     ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
     ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. The first sum is the effect of ``x_k`` on its own
-    rank, and the second is its effect on all ranks.
+    rank. The second sum is its effect on all ranks.
 
     Each row needs memory proportional to n². Twice differentiable.
 
@@ -42,7 +42,7 @@ class SoftRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the term from each element's own rank, minus the term from all ranks."""
+        """Return each element's own-rank term minus its term from all ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature

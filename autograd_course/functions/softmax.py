@@ -12,9 +12,9 @@ class Softmax(torch.autograd.Function):
     Forward: ``y_i = exp(x_i) / Σ_j exp(x_j)``. Backward, with ``g = ∂L/∂y``:
     ``∂L/∂x = y ∘ (g - Σ_j g_j y_j)``.
 
-    The Jacobian ``diag(y) - y yᵀ`` is a diagonal matrix minus an outer product. So its product with
-    ``g`` takes only one inner product per row, and backward never builds the full matrix. The
-    Function saves the output, not the input. Twice differentiable, because a saved output has a
+    The Jacobian ``diag(y) - y yᵀ`` is a diagonal matrix minus an outer product. Its product with
+    ``g`` therefore takes only one inner product per row, and backward never builds the full matrix.
+    The Function saves the output, not the input. Twice differentiable, because a saved output has a
     graph.
 
     Args:

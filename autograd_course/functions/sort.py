@@ -1,4 +1,4 @@
-"""Sorting along the last dim. The values have a gradient, but the indices do not."""
+"""Sort along the last dim. The values have a gradient, but the indices do not."""
 
 from typing import Any
 

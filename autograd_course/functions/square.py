@@ -12,7 +12,7 @@ class Square(torch.autograd.Function):
     Forward: ``y = x²``. Backward: ``∂L/∂x = 2·x·∂L/∂y``. For complex ``x``, the factor is the
     conjugate of ``2·x``.
 
-    You can differentiate this Function as often as you like, because ``backward`` applies
+    You can differentiate this Function any number of times, because ``backward`` applies
     differentiable operations to a saved input.
 
     Args:

@@ -13,8 +13,9 @@ class Swish(torch.autograd.Function):
 
     Forward: ``y = x · σ(x)``. Backward: ``∂L/∂x = (σ(x) + y · (1 - σ(x))) · ∂L/∂y``.
 
-    The output does not determine the input, because two values of ``x`` can have the same ``y``. So
-    the Function saves ``x``. Twice differentiable, because backward recomputes the sigmoid.
+    The output does not determine the input, because two values of ``x`` can have the same ``y``.
+    Therefore, the Function saves ``x``. Twice differentiable, because backward recomputes the
+    sigmoid.
 
     Args:
         x: Any shape, real floating-point dtype.

@@ -39,7 +39,7 @@ CATALOGUE = Catalogue()
 def find(exercise_id: Any) -> Exercise:
     """Return the exercise with this id. Case, ``_``, ``-`` and spaces do not matter.
 
-    This function imports only the module of this exercise. For an unknown id, it raises
+    This function imports only the exercise's own module. For an unknown id, it raises
     :class:`~autograd_course.index.UnknownExerciseError`.
     """
     return CATALOGUE[known(exercise_id).id]

@@ -1,4 +1,4 @@
-"""Compare results with a reference's results: number, type, shape, dtype, and finally values."""
+"""Compare results with a reference: their number, types, shapes, dtypes, and finally values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
 MOST_ORDERED = 4  # try other orders only for at most this many outputs
-RTOL, ATOL = 1e-7, 1e-9  # for float64; reordering the same operations changes a result by much less
+RTOL, ATOL = 1e-7, 1e-9  # for float64; reordering the same operations has a much smaller effect
 EXACT = 1e-12  # relative tolerance if every value of a float64 result fits in float32
 
 
@@ -61,7 +61,7 @@ def difference(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference from the expected results, or ``None`` if the results agree."""
+    """Return the first difference from the expected results, or ``None`` if there is none."""
     what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
@@ -105,11 +105,11 @@ def recognized(
     """Return the sentence about the first suspect with the same results, or ``""`` if none matches.
 
     ``earlier`` holds inputs for which the answer is correct, each with the correct results. A
-    suspect must give these results too. Otherwise, it is a different mistake that has the same
+    suspect must also give these results. Otherwise, it is a different mistake that has the same
     effect on ``inputs``.
 
-    Pass the same tolerances that you used when you found the results to be wrong. With larger
-    tolerances, a suspect that is correct on these inputs would match.
+    Pass the same tolerances with which you found the results to be wrong. With larger tolerances, a
+    suspect that is correct on these inputs would match.
 
     Where a suspect's results contain nan or infinity, the answer's results must contain the same
     value.

@@ -44,7 +44,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Disable all logging, because the exception contains the information that PyTorch logs."""
+    """Disable all logging, because the exception contains everything that PyTorch would log."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

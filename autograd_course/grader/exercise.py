@@ -22,7 +22,7 @@ Difficulty = Literal["easy", "medium", "hard"]
 
 
 def by_values(check: Check) -> Check:
-    """Mark a check that looks only at outputs and gradients. Any process can run this check."""
+    """Mark a check that looks only at outputs and gradients, so that any process can run it."""
     setattr(check, _BY_VALUES, True)
     return check
 
@@ -78,10 +78,10 @@ class Exercise:
     several steps. ``minutes`` is the time that a learner needs after reading the lesson. It must
     agree with the model in ``tools/minutes.py``. ``section`` is the heading of the section to
     reread, and ``section_is_on_backward`` says whether this section is only about backward.
-    ``needs_sections`` lists the other sections that the exercise needs, in its lesson or in an
-    earlier one. An exercise that needs an extra section gets a star. An ``optional`` exercise is
-    for more practice and is not part of the core path. ``constraints`` is one sentence, without its
-    period, that describes the requirements besides correct values. ``needs`` returns a sentence
+    ``needs_sections`` lists the other sections that the exercise relies on, in its lesson or in an
+    earlier one. An exercise that needs an extra section gets a star. An ``optional`` exercise
+    offers extra practice and is not part of the core path. ``constraints`` is one sentence, without
+    its period, that describes all requirements except correct values. ``needs`` returns a sentence
     that names a missing tool, or ``None`` if this machine can grade an answer.
     """
 
@@ -111,11 +111,11 @@ class Sampled(Exercise):
     """An exercise whose answer is compared with a reference on random inputs.
 
     ``reference`` takes the same arguments as the answer. ``samplers`` maps names to functions. Each
-    function takes ``rng`` and draws inputs of one kind, such as one shape or one omitted argument.
-    The simplest sampler comes first. ``suspects`` are common mistakes, each of which is a callable
-    with the arguments of the reference. If an answer gives the same results as a suspect, the
-    learner sees the suspect's key, which is a sentence. ``seconds`` is the time limit for one
-    sample or trial, or ``None`` for the usual limit.
+    function takes ``rng`` and draws inputs of one kind, for example with a certain shape or without
+    an optional argument. The simplest sampler comes first. ``suspects`` are common mistakes, each
+    of which is a callable with the arguments of the reference. If an answer gives the same results
+    as a suspect, the learner sees the suspect's key, which is a sentence. ``seconds`` is the time
+    limit for one sample or trial, or ``None`` for the usual limit.
     """
 
     reference: Callable[..., Any]
@@ -124,7 +124,7 @@ class Sampled(Exercise):
     seconds: float | None = None
 
     def samples(self, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-        """Draw inputs from each sampler, independently of the global random state."""
+        """Draw inputs from each sampler. The global random state has no effect on them."""
         seed = zlib.crc32(self.id.encode()) if seed is None else seed
         return {
             name: draw(torch.Generator().manual_seed(seed + i))
@@ -150,14 +150,14 @@ class FunctionExercise(Sampled):
     fails, even if the doctor only warns. ``accepted`` names rules whose warnings this exercise
     ignores. If ``double_backward`` is true, the second derivatives must also be correct. Otherwise
     the learner sees no warning about second derivatives. ``gradient_suspects`` return the right
-    values, and their gradients show common mistakes. If the gradients are correct, ``checks`` test
-    the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
+    values, but each has a common mistake in its gradients. If the gradients are correct, ``checks``
+    test the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
     ``causes`` are further checks, which run after ``diagnose`` has found a mistake. If such a check
-    returns a finding under the same rule, the learner sees its hint, which names the cause in this
-    exercise. ``modeled_on`` names the public bug that a repair exercise is modeled on. Learners see
-    this name after they pass the exercise. ``methods`` are the required methods besides forward and
-    backward: ``"setup_context"``, ``"vmap"`` or ``"jvp"``. If ``methods`` does not contain
-    ``"setup_context"``, an answer may or may not have this method.
+    returns a finding under the same rule, the learner sees the hint of that finding, which names
+    the cause in this exercise. ``modeled_on`` names the public bug that a repair exercise is
+    modeled on. Learners see this name after they pass the exercise. ``methods`` are the required
+    methods besides forward and backward: ``"setup_context"``, ``"vmap"`` or ``"jvp"``. If
+    ``methods`` does not contain ``"setup_context"``, this method is optional.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -173,7 +173,7 @@ class FunctionExercise(Sampled):
 
     @property
     def every_check(self) -> tuple[Check, ...]:
-        """The checks of the constraints, followed by the checks that name a cause."""
+        """The checks that test the constraints, followed by the checks that name a cause."""
         return (*self.checks, *self.causes)
 
     def signature(self, *, separate: bool = False) -> str:
@@ -188,7 +188,7 @@ class FunctionExercise(Sampled):
     def is_failed_by(self, finding: Finding) -> bool:
         """Return whether this finding makes an answer fail.
 
-        Errors do, and so do warnings about required rules.
+        Every error makes the answer fail, and so does a warning about a required rule.
         """
         if finding.severity == "error":
             return True
@@ -206,9 +206,9 @@ class RoutineExercise(Sampled):
     The grader compares the answer's results with the results of ``reference``, with the tolerances
     ``rtol`` and ``atol``. ``raising`` maps sentences to suspects that raise an exception. If an
     answer raises the same exception, the learner sees the sentence. ``container`` is the required
-    type of the collection of results, or ``None`` if any type is allowed. ``trials`` are
-    experiments that run if the results are correct. Each trial is ``routine -> Verdict | None``. An
-    exercise with only trials has no samplers.
+    collection type of the results, or ``None`` if any type is allowed. ``trials`` are experiments
+    that run if the results are correct. Each trial is ``routine -> Verdict | None``. An exercise
+    with only trials has no samplers.
     """
 
     raising: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -220,7 +220,7 @@ class RoutineExercise(Sampled):
 
 @dataclass(frozen=True, kw_only=True)
 class LocatingExercise(Exercise):
-    """An exercise in which the learner names a wrong line and an experiment that reveals it.
+    """An exercise in which the learner names the faulty line and an experiment that reveals it.
 
     The statement numbers the lines and labels the experiments with letters. ``wrong_lines``
     contains the line numbers that are correct answers, usually one number. For every other line,
@@ -241,7 +241,7 @@ class LocatingExercise(Exercise):
 class PredictionExercise(Exercise):
     """An exercise in which the learner predicts a number for each question before the code runs.
 
-    ``outcome`` runs the code of the statement and returns the correct numbers. ``mistakes`` maps
+    ``outcome`` runs the code in the statement and returns the correct numbers. ``mistakes`` maps
     pairs to explanations. A pair consists of the number of a question, starting at 1, and a common
     wrong answer.
     """

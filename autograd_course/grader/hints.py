@@ -15,7 +15,7 @@ from autograd_course.learner.store import update
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """One hint: number ``number`` of ``total``. Both are 0 if the exercise is unknown."""
+    """Hint ``number`` of ``total`` for an exercise. Both are 0 if the exercise is unknown."""
 
     exercise: str
     title: str
@@ -44,10 +44,10 @@ class Hint:
 
 
 def hint(exercise_id: str = "") -> Hint:
-    """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
+    """Return the next hint for an exercise: a nudge, then the idea, then almost the whole answer.
 
-    The progress file records how many hints you have seen. If you have seen all hints, you get the
-    last one again.
+    The progress file records how many hints you have seen. After the last hint, you get the same
+    hint again.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.

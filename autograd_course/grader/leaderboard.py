@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Leaderboard:
-    """Rows sorted by peak memory. Printing shows text, and a notebook shows an HTML table."""
+    """Rows sorted by peak memory, printed as text or shown as an HTML table in a notebook."""
 
     title: str
     rows: tuple[Row, ...]
@@ -79,8 +79,8 @@ def leaderboard(
 
     The inputs are random ``q``, ``k`` and ``v`` of shape ``(1, heads, length, width)``, float32, on
     the GPU if there is one. The time is the best of three passes. The memory is the peak size of
-    all tensors except the inputs. The function saves each run in the progress file, so the table
-    also shows your best time so far.
+    all tensors except the inputs. The function saves each run in the progress file, so that the
+    table can also show your best time so far.
 
     Args:
         entrants: A dictionary that maps names to Functions, or to callables of ``q, k, v``. If an
@@ -128,7 +128,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Measure forward and backward. Return their cost, or the reason for a failure."""
+    """Measure forward and backward. Return their cost, or the reason if they fail."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -46,7 +46,7 @@ def before(samples: Samples, inputs: tuple[Any, ...]) -> Iterator[tuple[Any, ...
 def seconds_for(exercise: Exercise) -> float:
     """Return the time limit for one pass of an answer, in seconds. 0 means no limit.
 
-    An exercise can declare a longer limit, unless the user has turned the limit off.
+    An exercise can declare a longer limit, which applies unless the user has turned limits off.
     """
     usual = limit_in_seconds()
     own = exercise.seconds if isinstance(exercise, Sampled) else None

@@ -20,5 +20,5 @@ def to_lesson(read: str) -> str:
 
 
 def to_rule(rule: str) -> str:
-    """Return the URL of a rule's page, or ``""`` if the rule has none."""
+    """Return the URL of a rule's page, or ``""`` if the rule has no page."""
     return f"{_FILES}/docs/rules.md#{rule}" if rule in RULES else ""

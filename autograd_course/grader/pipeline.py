@@ -5,14 +5,14 @@ of lines, or change global state. The grader itself can fail too. A learner shou
 about the first thing to change. The report should never blame the learner for a problem in the
 grader or on the machine. So an answer goes through these steps:
 
-1. **Find the exercise.** The catalogue imports only the module of this exercise. A call with an
+1. **Find the exercise.** The catalogue imports only the exercise's own module. A call with an
    unknown exercise or without an answer ends here, with a result instead of an exception.
 2. **Isolate.** After the answer runs, the grader restores the random state, the default dtype, the
    grad mode and the warning filters (:func:`.execution.isolated`). The answer's output is captured.
    Each pass has a soft time limit (:mod:`.limits`).
 3. **Run the grading steps.** For each kind of exercise, a module in :mod:`.kinds` defines the steps
-   and their order. The first mistake becomes the verdict. A witness runs the answer and reports the
-   results. Here, the witness runs the answer in this process. The classroom's judge
+   and their order. The first mistake determines the verdict. A witness runs the answer and reports
+   the results. Here, the witness runs the answer in this process. The classroom's judge
    (``autograd_classroom.judge``) follows the same steps, but its witness uses a sandbox.
 4. **Find the cause of an exception.** If the answer raises because a package or tool is missing,
    the answer is not at fault (:class:`.verdict.MissingRequirement`). If the time runs out, the
@@ -23,12 +23,13 @@ grader or on the machine. So an answer goes through these steps:
    search starts when the report first needs the change.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
-8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
-   the learner sees more after the second wrong answer, and again after the third.
+8. **Show.** The grader converts the verdict to a :class:`.result.Result`. The learner's progress
+   determines how much it shows: the learner sees more after the second wrong answer, and still more
+   after the third.
 
-From step 2 to step 6, a verdict contains no sentences. Its :class:`.verdict.Reason` holds the
-facts, and :func:`.verdict.describe` writes the sentence when the report needs it. So no step
-depends on the wording of a sentence.
+In steps 2 to 6, a verdict contains no sentences. Its :class:`.verdict.Reason` holds the facts, and
+:func:`.verdict.describe` writes the sentence when the report needs it. Therefore, no step depends
+on the wording of a sentence.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class _Nothing:
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
-    """Grade an answer to an exercise of the course, and save the result in the progress file.
+    """Grade your answer to an exercise, and save the result in the progress file.
 
     Each run of the answer's code has a soft time limit of 5 s. The environment variable
     ``AUTOGRAD_COURSE_TIME_LIMIT`` sets a different limit, in seconds (0 means no limit).
@@ -92,9 +93,9 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
     Returns:
         A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id or
-        a missing argument also produces a result instead of an exception. After the second wrong
-        answer, the result names the line to change. After the third, it also explains the mistake
-        in that line. After the third hint, it shows the change that repairs the answer.
+        a missing argument also produces a result, not an exception. After the second wrong answer,
+        the result names the line to change. After the third, it also explains the mistake in that
+        line. After the third hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -123,7 +124,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return a note that lists which lines of a correct answer an instructor should check."""
+    """Return a note that lists the lines of a correct answer that an instructor should check."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
@@ -207,7 +208,7 @@ def result_of(
 
 
 def _stage(record: Record) -> Stage:
-    """Return the stage of the report, which depends on the wrong answers and hints so far."""
+    """Return the stage of the report, based on the number of wrong answers and hints so far."""
     if record.hints >= 3:
         return "repair"
     if record.attempts >= 3:

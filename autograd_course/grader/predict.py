@@ -53,16 +53,15 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
     """Compare the number that you expect with the result of a run.
 
     Replace ``...`` with your number and run the cell again. If your first number is wrong, you can
-    try again. After a second wrong number, you see the result. The lesson explains the result below
-    the cell.
+    try again. After the second wrong number, you see the result. Below the cell, the lesson
+    explains the result.
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
         outcome: The result of the run: a number or a tensor with one element.
 
     Returns:
-        A sentence that says whether your number is right. It is right if it is within 0.5 % of the
-        result.
+        A sentence that says whether your number is right, that is, within 0.5 % of the result.
 
     Raises:
         TypeError: ``expected`` is not a number.

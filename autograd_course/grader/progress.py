@@ -1,4 +1,4 @@
-"""``progress``: show the next exercise, the passed exercises per lesson, and topics to review."""
+"""``progress``: show the next exercise, the exercises passed per lesson, and topics to review."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR = (
     "display: inline-block; width: 6em; height: 0.7em; margin: 0 0.6em 0 0.2em; "
     "border: 1px solid #8a8f98; border-radius: 2px"
 )
-_DONE = "#2a9d57"  # the same color as the stripe of a passed exercise
+_DONE = "#2a9d57"  # the same color as the stripe that marks a passed exercise
 _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 
 
@@ -41,10 +41,10 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """The learner's progress: the next exercise, then the passed exercises of each lesson.
+    """The learner's progress: the next exercise, then the exercises passed in each lesson.
 
-    Printing shows text that lists the exercises of the lessons that the learner has started. A
-    notebook shows HTML, and a click on a lesson lists its exercises.
+    The printed text lists the exercises in the lessons that the learner has started. A notebook
+    shows HTML, and clicking a lesson lists its exercises.
     """
 
     state: State
@@ -52,7 +52,7 @@ class Progress:
 
     @property
     def passed(self) -> int:
-        """The number of passed exercises in the course."""
+        """The number of exercises that the learner has passed."""
         return sum(map(self._is_passed, INDEX.values()))
 
     @property
@@ -112,7 +112,7 @@ class Progress:
         return "\n".join([head, "", *lines])
 
     def _cells(self, exercise: Entry) -> tuple[str, str, str, str]:
-        """Return four cells for an exercise: mark, id, title and state."""
+        """Return an exercise's four cells: mark, id, title and state."""
         record = self.state[exercise.id]
         name = exercise.id.ljust(max(map(len, INDEX)))
         title = exercise.marked_title.ljust(max(len(e.marked_title) for e in INDEX.values()))
@@ -161,7 +161,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _html_part(part: Part) -> str:
-    """Return HTML for a line with a title and a bar. A click shows the rows below the line."""
+    """Return HTML for a line with a title and a bar. Clicking the line shows the rows below it."""
     rows = "".join(map(_html_row, part.rows))
     bar = ""
     if part.share is not None:
@@ -183,7 +183,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the numbers of attempts and hints, with a note if a later answer was wrong."""
+    """Describe the number of attempts and hints, and add a note if a later answer was wrong."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))

@@ -32,9 +32,9 @@ PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
-# The stages of a report. The first stage shows the rule and an example. The second stage adds
-# conclusions from the example, and the line to change. The third stage explains the mistake in that
-# line. The last stage adds the change itself.
+# The stages of a report. The first stage shows the rule and an example. The second stage adds what
+# the example shows, and the line to change. The third stage explains the mistake in that line. The
+# last stage adds the change itself.
 Stage = Literal["rule", "cause", "kind", "repair"]
 
 # For these rules, the message would almost give away the answer, so the first stage shows these
@@ -57,8 +57,8 @@ class Result:
     mistake, and ``read`` names the section to reread. ``warnings`` are the doctor's warnings about
     an answer that passed. ``printed`` is the answer's output in one forward and one backward pass.
     ``kept`` says whether an earlier answer passed. ``note`` says why the progress could not be
-    saved, or which lines of a correct answer an instructor should check. ``stage`` decides how much
-    the learner sees. Printing shows plain text, and a notebook shows HTML.
+    saved, or which lines of a correct answer an instructor should check. ``stage`` determines how
+    much the learner sees. ``print`` shows plain text, and a notebook shows HTML.
     """
 
     exercise: str
@@ -135,7 +135,7 @@ class Result:
 
     @property
     def _message(self) -> str:
-        """The message. The first stage leaves out conclusions that would give away the answer."""
+        """The message. The first stage omits conclusions that would give away the answer."""
         said = FIRST.get(self.finding.rule) if self.finding and self.stage == "rule" else None
         if said is None or self.finding is None or "input" not in self.finding.evidence:
             return self.message
@@ -143,7 +143,7 @@ class Result:
         return said.format(name, name)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
-        """Yield the doctor's example, line and hint. The exercise names the section to reread."""
+        """Yield the doctor's example, line and hint, but not the lesson that the doctor names."""
         if self.finding:
             (finding,) = without_search([self.finding])
             yield from (

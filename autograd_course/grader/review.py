@@ -18,7 +18,7 @@ STATEMENT = "the statement of the exercise"  # what to reread if forward is wron
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which unpassed exercises."""
+    """A rule that answers broke, with how often and in which exercises not yet passed."""
 
     rule: str
     times: int
@@ -32,7 +32,7 @@ class Missed:
 
     @property
     def told(self) -> str:
-        """A summary: how often answers broke the rule, in which exercises, and what to read."""
+        """A summary of how often answers broke the rule, in which exercises, and what to read."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 

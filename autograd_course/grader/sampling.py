@@ -7,7 +7,7 @@ from torch import Tensor
 
 from autograd_course.grader.exercise import Sampler
 
-CLEARANCE = 0.05  # much larger than the step of any finite difference
+CLEARANCE = 0.05  # much larger than any finite-difference step
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:
@@ -21,10 +21,10 @@ def positive(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
-    """Return random numbers on both sides of the ``kinks``, at least ``CLEARANCE`` away.
+    """Return random numbers on both sides of the ``kinks``, at least ``CLEARANCE`` away from them.
 
-    The elements cycle through the intervals that the kinks separate. So a tensor with more elements
-    than kinks has elements on both sides of every kink.
+    The elements cycle through the intervals between the kinks. A tensor with more elements than
+    kinks therefore has elements on both sides of every kink.
     """
     edges = (kinks[0] - 1.5, *kinks, kinks[-1] + 1.5)
     low, high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])

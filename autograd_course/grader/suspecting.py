@@ -1,6 +1,6 @@
 """Build suspects for ``gradient_suspects``, and call ``backward`` directly.
 
-A suspect is a callable that returns the right values, but whose gradients show one common mistake.
+A suspect is a callable that returns the right values but has one common mistake in its gradients.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def mistaken(right: Callable[..., Any], backward: Callable[..., Any]) -> Callabl
     """Return a suspect that combines the values of ``right`` with a wrong ``backward``.
 
     ``backward`` takes a tuple of all inputs, and then the gradient of each output. It returns
-    gradients for the first inputs, and the remaining inputs get ``None``.
+    gradients for the first inputs. The gradient of each remaining input is ``None``.
     """
 
     class Mistaken(Function):
@@ -46,6 +46,6 @@ def returning(right: Callable[..., Any], backward: Callable[..., Any]) -> Callab
 
 
 def returned_by(function: type[Function], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return what ``backward`` itself returns for gradients of ones."""
+    """Return what ``backward`` itself returns if all upstream gradients are ones."""
     _, outputs = applied(function, inputs)
     return as_tuple(function.backward(node(outputs), *map(torch.ones_like, outputs)))

@@ -1,7 +1,7 @@
 """The verdict on one answer: a status, a reason, and the evidence.
 
 A :class:`Reason` is data. The grader looks only at the type of a reason, never at a sentence. At
-the end, :func:`describe` writes the sentence. So no code depends on the wording of a sentence.
+the end, :func:`describe` writes the sentence. Therefore, no code depends on its wording.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Unwritten(NotAttempted):
 
 @dataclass(frozen=True)
 class NotAttemptedBecause(NotAttempted):
-    """A trial of the exercise or the code that looked for the answer wrote this sentence."""
+    """A sentence from one of the exercise's trials, or from the code that looked for the answer."""
 
     text: str
 
@@ -157,7 +157,7 @@ class WrongKind(Wrong):
 
 @dataclass(frozen=True)
 class WrongArguments(Wrong):
-    """The answer cannot be called with the arguments of the exercise."""
+    """The answer does not accept the exercise's arguments."""
 
     part: str
     signature: str
@@ -168,7 +168,7 @@ class CodeRaised(Wrong):
     """The answer's own code raised an exception. ``told`` names the exception and the line.
 
     ``known`` is the sentence about a known mistake that raises the same exception. ``in_check``
-    says that a check of the exercise called the answer, perhaps with its own inputs.
+    says whether one of the exercise's checks called the answer, perhaps with its own inputs.
     """
 
     told: str
@@ -235,7 +235,7 @@ class Mispredicted(Wrong):
 
 @dataclass(frozen=True)
 class WrongBecause(Wrong):
-    """A trial of the exercise or the code that ran the answer wrote this sentence."""
+    """A sentence from one of the exercise's trials, or from the code that ran the answer."""
 
     text: str
 
@@ -287,7 +287,7 @@ class Hindered(GraderFailed):
 
 @dataclass(frozen=True)
 class GraderFailedBecause(GraderFailed):
-    """A trial of the exercise or the code that ran the answer wrote this sentence."""
+    """A sentence from one of the exercise's trials, or from the code that ran the answer."""
 
     text: str
 
@@ -456,10 +456,10 @@ class Verdict:
 
     ``sample`` is the kind of input that shows the mistake. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is the answer's output in one forward and one backward
-    pass. ``remarks`` tells the instructor about code that no answer needs. If the gradients of a
+    pass. ``remarks`` describes code that no answer needs, for the instructor. If the gradients of a
     wrong answer are correct, ``also`` contains the other rules that it breaks. Partial credit
     depends on these rules. ``search`` finds a change that corrects a wrong answer. It runs in the
-    process that judged the answer.
+    process that graded the answer.
     """
 
     reason: Reason
@@ -493,17 +493,17 @@ class Verdict:
 
 
 def wrong(text: str) -> Verdict:
-    """Return the verdict that a trial gives to a wrong answer."""
+    """Return a trial's verdict on a wrong answer."""
     return Verdict(WrongBecause(text))
 
 
 def unfinished(text: str) -> Verdict:
-    """Return the verdict that a trial gives to an unwritten answer."""
+    """Return a trial's verdict on an unwritten answer."""
     return Verdict(NotAttemptedBecause(text))
 
 
 def failed(text: str) -> Verdict:
-    """Return the verdict if the trial itself failed."""
+    """Return the verdict for a trial that itself failed."""
     return Verdict(GraderFailedBecause(text))
 
 

@@ -8,7 +8,7 @@ FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
 # The launcher writes this page, which lists the lessons and shows the learner's progress.
 OVERVIEW = Path("your_course.md")
 REPOSITORY = Path(__file__).parents[2]
-# The package does not contain the notebooks and exercises. This command downloads them.
+# The package does not contain the notebooks or the exercises. This command downloads them.
 GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
@@ -20,7 +20,7 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
     """Return the first course folder among ``start``, its parents and ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
-    editable install. Raises :class:`LabError` if it finds no course folder.
+    editable install. Raises :class:`LabError` if there is no such folder.
     """
     start = start.resolve()
     for folder in (start, *start.parents, repository):

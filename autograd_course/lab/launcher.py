@@ -1,11 +1,11 @@
 """Start JupyterLab for the course. It listens only on the loopback interface.
 
-JupyterLab runs in the process that calls :func:`serve`. So JupyterLab receives Ctrl-C and SIGTERM,
-and its token does not appear in the process list.
+JupyterLab runs in the process that calls :func:`serve`. JupyterLab therefore receives Ctrl-C and
+SIGTERM, and its token does not appear in the process list.
 
 The launcher turns off Jupytext's server extension and menus. They would rewrite the ``.py`` file
-next to a notebook every time it is saved, and a learner's answers would end up in the course's
-sources. Authors edit the ``.py`` file and build the notebook.
+next to a notebook each time the learner saves it, and the learner's answers would end up in the
+course's sources. Authors edit the ``.py`` file and build the notebook.
 """
 
 import json
@@ -33,7 +33,7 @@ DISTRACTIONS = (
     "jupyterlab-jupytext",
 )
 
-REWRITE_MS = 5000  # how often the progress page is rewritten if the progress has changed
+REWRITE_MS = 5000  # how often to rewrite the progress page if the progress has changed
 
 Say = Callable[[str], None]
 
@@ -52,8 +52,8 @@ def serve(
     ``notebook`` is relative to ``folder``. ``overview`` returns a page in Markdown, which the first
     window shows next to the notebook. If ``port`` is in use, the server takes the next free port.
     With port 0, it takes any free port. The function calls ``say`` with each line that the user
-    should see. As soon as the server answers requests, it passes the URL with its token. Before it
-    returns, it shuts down all kernels.
+    should see. As soon as the server answers requests, the function passes the URL with its token
+    to ``say``. Before the function returns, it shuts down all kernels.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
@@ -86,7 +86,7 @@ def lab_config(
             "root_dir": str(folder),
             "default_url": opened_at,
             "open_browser": open_browser,
-            "allow_root": True,  # containers run as root, and only loopback can reach the server
+            "allow_root": True,  # containers run as root, and the server listens only on loopback
             "jpserver_extensions": {
                 "autograd_course.lab.nodelay": True,
                 "jupyterlab_jupytext": False,

@@ -1,8 +1,8 @@
 """A Jupyter server extension that sends each kernel message without delay.
 
-Jupyter leaves Nagle's algorithm on for the kernel websocket. So a small message waits until the
-previous message is acknowledged. The delay is about 40 ms each time a slider moves. This
-extension's websocket handler is Jupyter's own, except that it sets ``TCP_NODELAY``. Only the
+Jupyter leaves Nagle's algorithm on for the kernel websocket. A small message therefore waits until
+the previous message is acknowledged, which takes about 40 ms each time a slider moves. This
+extension uses Jupyter's own websocket handler and additionally sets ``TCP_NODELAY``. Only the
 course's launcher enables the extension. It is not installed for other servers.
 """
 

@@ -1,4 +1,4 @@
-"""The saved progress of a learner, as immutable data and as JSON."""
+"""A learner's saved progress, as immutable data and as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from autograd_course.errors import CourseError
 
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
-_RUNS = 50  # each measurement keeps at most this many runs; older runs are removed
+_RUNS = 50  # the maximum number of runs to keep for each measurement; older runs are removed
 # The lesson numbers under which older versions saved the answers to these questions.
 _EARLIER: Mapping[str, tuple[str, ...]] = {
     "04": ("08",),
@@ -30,15 +30,15 @@ _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
 class UnreadableStateError(CourseError, ValueError):
-    """Raised if a different version wrote the data. The message continues "The progress file …"."""
+    """Raised if a different version wrote the data. The message completes "The progress file …"."""
 
 
 @dataclass(frozen=True)
 class Record:
     """The record of one exercise: its best status, its latest status, and its attempts.
 
-    ``attempts`` counts the judged answers, and ``hints`` counts the hints that were shown.
-    ``rules`` counts how often the answers broke each rule.
+    ``attempts`` counts the graded answers, and ``hints`` counts the hints that the learner has
+    seen. ``rules`` counts how often the answers broke each rule.
     """
 
     status: str = ""
@@ -50,10 +50,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question of a knowledge check: the last chosen letters, or the text of an essay.
+    """The answer to one question: the letters that the learner chose last, or the text of an essay.
 
     ``right`` says whether any answer so far was right, or whether the learner wrote an essay.
-    ``latest`` says the same about the last answer. ``attempts`` counts the answers.
+    ``latest`` says the same about the most recent answer. ``attempts`` counts the answers.
     """
 
     chosen: str = ""
@@ -73,11 +73,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class State:
-    """All attempted exercises, keyed by id, and all answered questions, keyed like ``01/vjp``.
+    """All attempted exercises, keyed by id, and all answered questions, with keys like ``01/vjp``.
 
-    ``measurements`` maps names to measured runs, the latest last. ``unknown`` contains the entries
-    of the file that only a newer version of the course understands. This version never changes
-    them.
+    ``measurements`` maps names to measured runs, from the oldest to the latest. ``unknown``
+    contains the entries of the file that only a newer version of the course understands. This
+    version never changes them.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class State:
         )
 
     def hinted(self, exercise_id: str, most: int) -> State:
-        """Return the state with one more hint shown. ``most`` is the number of hints."""
+        """Return the state with one more hint shown. ``most`` is the total number of hints."""
         old = self[exercise_id]
         return self._with(exercise_id, replace(old, hints=min(old.hints + 1, most)))
 
@@ -126,13 +126,13 @@ class State:
     def answered(
         self, lesson: str, question_id: str, *, right: bool, chosen: str = "", text: str = ""
     ) -> State:
-        """Return the state with one more answer. A question once answered right stays right."""
+        """Return the state with one more answer. Once a question is right, it stays right."""
         old = self.question(lesson, question_id)
         new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
         return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})
 
     def measured(self, name: str, run: Measurement) -> State:
-        """Return the state with one more measured run. Only the latest runs are kept."""
+        """Return the state with one more measured run. Keep only the latest runs."""
         runs = (*self.measurements.get(name, ()), run)[-_RUNS:]
         return replace(self, measurements={**self.measurements, name: runs})
 

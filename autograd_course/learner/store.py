@@ -39,7 +39,7 @@ def progress_path() -> Path:
 
 
 def load() -> Kept:
-    """Read the progress file. If it cannot be read, return an empty state and do not change it."""
+    """Read the progress file. If this fails, return an empty state and leave the file unchanged."""
     path = progress_path()
     try:
         kept = Kept(_read(path))
@@ -53,9 +53,9 @@ def load() -> Kept:
 def update(change: Change) -> Kept:
     """Change the progress file under a lock, so that kernels never overwrite each other's results.
 
-    This function never raises and never waits for long. If the file cannot be written, this process
-    remembers the change and writes it together with the next change. The returned note then says
-    so.
+    This function never raises an exception and never waits for long. If the file cannot be written,
+    this process remembers the change and writes it together with the next change. The returned note
+    then says so.
     """
     path = progress_path()
     _pending.setdefault(path, []).append(change)

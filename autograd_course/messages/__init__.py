@@ -1,4 +1,4 @@
-"""Pages about the error messages that custom Functions can cause, with code that reproduces them.
+"""Pages about the error messages that custom Functions cause, with code that reproduces them.
 
 The pages are Markdown files in this folder, one for each message. Each page has a TOML header
 between two ``+++`` lines. The header contains the type of the exception or warning (``silent`` if

@@ -1,4 +1,4 @@
-"""Read the pages about error messages, and find the page about a message in a text."""
+"""Read the pages about error messages, and find the page for the message that a text contains."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autograd_doctor import RULES
 
 from autograd_course.errors import CourseError
 
-GAP = "…"  # a pattern has this in place of text that varies
+GAP = "…"  # in a pattern, the placeholder for text that varies
 _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
 class MessageError(CourseError, ValueError):
-    """Raised if the header of a page is incomplete or wrong. The message says how to correct it."""
+    """Raised if a page's header is incomplete or wrong. The message says how to correct it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Message:
 
     @property
     def silent(self) -> bool:
-        """Whether PyTorch reports nothing, so that the learner sees only a symptom."""
+        """Whether PyTorch reports nothing and the learner sees only a symptom."""
         return self.kind == "silent"
 
     @cached_property
@@ -52,17 +52,18 @@ class Message:
     def matched(self, text: str) -> int:
         """Return the length of the longest pattern that a text contains, or 0 if it contains none.
 
-        Gaps do not count toward the length. Runs of whitespace in ``text`` must be single spaces.
+        Gaps do not count toward the length. ``text`` must already have its whitespace collapsed to
+        single spaces.
         """
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """For the best-matching pattern, return the share of its words that ``words`` contains."""
+        """Return the fraction of the best-matching pattern's words that ``words`` contains."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Return the words of a string in lowercase, without numbers and short words."""
+    """Return the lowercase words of a string, excluding numbers and short words."""
     return frozenset(word.lower() for word in _WORD.findall(text))
 
 
@@ -83,7 +84,7 @@ def from_page(name: str, head: Mapping[str, Any], text: str) -> Message:
         The message.
 
     Raises:
-        MessageError: The header lacks an entry or contains an unknown or an empty one.
+        MessageError: An entry of the header is missing, unknown or empty.
     """
     if missing := {"kind", "family", "matches", "lesson"} - set(head):
         raise MessageError(
@@ -187,7 +188,7 @@ def _table(family: str) -> str:
 
 
 _ALIKE = 0.6  # an inexact match must contain at least this share of a pattern's words
-_SPECIFIC = 25  # in characters; a shorter pattern is too general to report next to a longer match
+_SPECIFIC = 25  # in characters; a shorter pattern is too general to report if a longer one matches
 _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 
 
@@ -195,9 +196,8 @@ _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 class Match:
     """The message found in a text.
 
-    ``exact`` is true if the text contains a wording of the message, and false if it only shares
-    words with the message. ``others`` contains other messages in the text, such as a warning before
-    the error.
+    ``exact`` is true if the text contains a wording of the message, and false if the two merely
+    share words. ``others`` contains other messages in the text, such as a warning before the error.
     """
 
     message: Message

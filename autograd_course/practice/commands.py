@@ -43,7 +43,7 @@ Exercises = Annotated[
 
 
 def target_or_exit(what: str, exercises: list[str] | None) -> Target:
-    """Return the target that the user named. If it does not exist, exit with an error message."""
+    """Return the target that the user named, or exit with an error message if it does not exist."""
     try:
         return target(what, exercises or ())
     except TargetError as error:
@@ -115,7 +115,7 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
 
 
 def _results(path: Path, wanted: Target) -> Iterator[Graded]:
-    """Yield the result for each answer. If the file cannot be read, exit with an error message."""
+    """Yield the result for each answer, or exit with an error message if the file is unreadable."""
     with importing():
         from autograd_course.notebook_files import UnreadableError
         from autograd_course.practice.reading import reading

@@ -19,8 +19,8 @@ from autograd_course.practice.targets import Target, TargetError
 class Task:
     """An answer in a file. ``above`` is the number of lines in ``file`` before the answer.
 
-    For a script, ``file`` is its path. For a notebook, ``file`` is an artificial name, because the
-    lines of each cell are numbered from 1.
+    For a script, ``file`` is the path. For a notebook, ``file`` is an artificial name, because line
+    numbers start at 1 in each cell.
     """
 
     answer: Answer
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """The answers in a file, in the order of the course, and one sentence for each invalid cell."""
+    """The answers in a file, in course order, and one sentence for each invalid cell."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -75,7 +75,7 @@ def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
 
 
 def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
-    """Return the number of lines in a script above a cell whose course calls were removed."""
+    """Return the number of lines in a script above a cell from which course calls were removed."""
     for i in range(len(lines) - len(body) + 1):
         if all(map(_same, body, lines[i:])):
             return i

@@ -47,7 +47,7 @@ _SOLUTIONS = "solutions"
 
 
 class NotShippedError(CourseError, RuntimeError):
-    """Raised if the notebook cannot be built here. The message says in one sentence what to do."""
+    """Raised if this installation cannot build the notebook. The message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 @dataclass(frozen=True)
 class Change:
-    """A restored file, and the name of the copy of the learner's version, if there was one."""
+    """A restored file, and the file name of the copy of the learner's version, if there is one."""
 
     path: Path
     kept: Path | None
@@ -169,7 +169,7 @@ def _in_script(text: str, whole: str, only: tuple[str, ...]) -> str:
 
 
 def _span(text: str, exercise: str) -> tuple[int, int]:
-    """Return the start and the end of the answer cell for an exercise in a script."""
+    """Return the start and end of an exercise's answer cell in a script."""
     marks = [*_CELL.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):

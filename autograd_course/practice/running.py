@@ -50,7 +50,7 @@ _LONGEST = 2_000  # how many characters to keep from the end of the printed outp
 
 @dataclass(frozen=True)
 class Graded:
-    """The result for an exercise, as a notebook would show it, and the output of the cell."""
+    """The result for an exercise as a notebook would show it, and the cell's output."""
 
     exercise: str
     status: Status
@@ -72,7 +72,7 @@ class Graded:
         return as_text(self.headline, self.rows)
 
     def rich(self, width: int) -> Text:
-        """Return the same text in color, for a terminal with this width."""
+        """Return the same text in color, for a terminal of this width."""
         return as_rich(self.headline, self.rows, kind=self.status, width=width)
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> G
 
 
 def without_next(graded: Graded) -> Graded:
-    """Remove the row about hints from the result, because the terminal has a key for hints."""
+    """Remove the row about hints from the result. In the terminal, a key shows the hints."""
     return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
 
 
@@ -111,7 +111,7 @@ class _CellError(Exception):
 
 
 def graded(task: Task) -> Graded:
-    """Run an answer and grade it. Like ``grade`` in a notebook, this function saves the result.
+    """Run an answer, grade it, and save the result, as ``grade`` does in a notebook.
 
     An answer that does not run does not count as an attempt, because it never reaches ``grade``.
     """
@@ -179,7 +179,7 @@ def _line(error: SyntaxError) -> str:
 
 _FORKS = sys.platform == "linux"
 if _FORKS:
-    # vmap imports this module on its first call, which would cost each child a second or two.
+    # vmap imports this module on its first call, which would take a second or two in each child.
     import torch._dynamo  # noqa: F401
 _CONTEXT: Any = get_context("fork" if _FORKS else "spawn")
 # The limit is soft and applies to one pass. If no exception can stop the code, the process is
@@ -195,7 +195,7 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # now only the child has this end open, so waiting ends when it exits
+        sending.close()  # only the child has this end open now, so waiting ends when it exits
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 

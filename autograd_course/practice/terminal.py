@@ -27,7 +27,7 @@ _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}
 
 
 class Keys(Protocol):
-    """The keyboard of ``watch``: whether it exists, the file to wait on, and the pressed keys."""
+    """The keyboard for ``watch``: whether it exists, the file to wait on, and the pressed keys."""
 
     waits_on: tuple[int, ...]
     are_read: bool
@@ -73,7 +73,7 @@ class _Console:  # pragma: no cover - Windows alone
     are_read = True
 
     def pressed(self) -> str:
-        """Return the keys that the console has buffered."""
+        """Return the keys in the console's buffer."""
         import msvcrt
 
         typed = ""
@@ -192,7 +192,7 @@ def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
 
 
 def _list(view: View) -> Table:
-    """Return all exercises with their states, from this session or from the saved progress."""
+    """Return a list of all exercises and their states, from this session or the saved progress."""
     kept = load().state
     table = Table.grid(padding=(0, 2))
     for exercise in view.tasks:

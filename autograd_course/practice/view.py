@@ -14,8 +14,8 @@ from autograd_course.practice.running import Graded
 class View:
     """The answers in the file, the result of each answer, and what the screen shows.
 
-    Each result is stored with the hash of the answer that was graded. ``pinned`` is the exercise on
-    the screen. If ``pinned`` is empty, the screen shows the first exercise that has not passed.
+    Each result is stored with the hash of the graded answer. ``pinned`` is the exercise on the
+    screen. If ``pinned`` is empty, the screen shows the first exercise that has not passed.
     ``notice`` describes a problem with the file. ``first`` holds the hashes of the answers when
     ``watch`` started.
     """

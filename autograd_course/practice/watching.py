@@ -1,8 +1,8 @@
 """Watch an exercise file. React to saved changes, pressed keys and results, and update the screen.
 
-The code calls ``stat`` several times per second to find changes. A call takes microseconds and
-needs no package. Unlike the kernel's change notifications, ``stat`` also works on network drives,
-in WSL and in containers.
+The code calls ``stat`` several times per second to detect changes. A call takes microseconds and
+needs no additional package. Unlike the kernel's change notifications, ``stat`` also works on
+network drives, in WSL and in containers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Saves:
 
     @property
     def gone(self) -> str:
-        """The name of the file if the file does not exist. Otherwise an empty string."""
+        """The name of the file if it does not exist, or else an empty string."""
         return self.path.name if self.path and self._last is None else ""
 
 
@@ -82,7 +82,7 @@ INTERVAL = 0.05  # seconds between two checks of the file
 
 
 class Face(Protocol):
-    """A display that shows the view."""
+    """A display that shows a view."""
 
     def show(self, view: View) -> None:
         """Show the current state of ``watch``."""
@@ -97,7 +97,7 @@ class Watch:
         self._view = View()
 
     def run(self) -> None:
-        """Watch until a key or an exception ends the loop. No process keeps running afterward."""
+        """Watch until a key or an exception ends the loop. Then kill any grading process."""
         try:
             while self._go_on():
                 self._face.show(self._view)

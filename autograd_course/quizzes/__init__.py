@@ -1,4 +1,4 @@
-"""Knowledge checks and votes: one file per lesson, a bank for the course, and their reader."""
+"""Read knowledge checks and votes from one file per lesson and a question bank for the course."""
 
 from autograd_course.quizzes.bank import bank, draw
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote

@@ -1,4 +1,4 @@
-"""The knowledge check on the whole course. A seed selects its questions from a bank."""
+"""The knowledge check on the whole course. A seed selects questions from a bank."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bank() -> Quiz:
 
 @cache
 def essays() -> tuple[Question, ...]:
-    """Return the essays in every draw. The answer to a lesson's essay is saved under the lesson."""
+    """Return the essays that every draw contains. A lesson's essay is saved under that lesson."""
     return tuple(map(_named, tomllib.loads(_file())["essays"]))
 
 

@@ -1,4 +1,4 @@
-"""The questions of a lesson, with explanations of their options, and votes on common beliefs."""
+"""A lesson's questions, with an explanation for each option, and votes on common beliefs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """One question. It has options, in display order, or it asks for an essay and has a rubric.
+    """One question, which has either options in display order or, for an essay, a rubric.
 
     ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. ``rubric`` lists the points
-    that a good essay mentions, and learners compare their essays with this list. ``lesson`` is the
+    that a good essay mentions. Learners compare their essays with this list. ``lesson`` is the
     number of the question's lesson. ``home`` is the check under which the answer is saved, so
     learners answer a question only once, even if two checks contain it. ``section`` is the heading
     of the lesson section that teaches the answer. ``extra`` says whether this is an extra section.
@@ -92,8 +92,8 @@ class Vote(Question):
 class Quiz:
     """A knowledge check. ``number`` is the lesson's number, such as ``"01"``, or ``"course"``.
 
-    ``call`` is the Python call that shows the check. ``votes`` are part of the lesson and not of
-    the check.
+    ``call`` is the Python call that shows the check. ``votes`` are part of the lesson, not of the
+    check.
     """
 
     number: str

@@ -45,9 +45,9 @@ def read(text: str, number: str, title: str = "") -> Quiz:
     If the index has no title for the check, the file contains a ``title``.
 
     A question has an ``id`` and a ``text``. A choice also has ``[[question.option]]`` tables with
-    ``text``, ``right`` and ``explanation``. An essay has a ``rubric`` instead, with the points of a
-    good essay. A question may name the ``section`` of the lesson that teaches the answer. If this
-    is an extra section, ``extra = true`` gives the question a star. In the course's bank, a
+    ``text``, ``right`` and ``explanation``. An essay instead has a ``rubric`` that lists the points
+    of a good essay. A question may name the ``section`` of the lesson that teaches the answer. If
+    this is an extra section, ``extra = true`` gives the question a star. In the course's bank, a
     question names its ``lesson`` instead, and the file lists the ``essays`` that every draw
     contains.
 

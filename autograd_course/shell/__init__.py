@@ -1,1 +1,1 @@
-"""Code that all commands share: exit codes, shell completion and exercise names."""
+"""Code that all commands share, such as exit codes, shell completion and exercise names."""

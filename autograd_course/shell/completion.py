@@ -1,4 +1,4 @@
-"""Shell completion of lessons, exercises and rules. This module imports nothing heavy."""
+"""Shell completion for lessons, exercises and rules. This module imports nothing large."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lessons(incomplete: str) -> list[str]:
 
 
 def lessons_and_exercises(incomplete: str) -> list[str]:
-    """Return the numbers of lessons and the ids of exercises."""
+    """Return lesson numbers and exercise ids."""
     return [*lessons(incomplete), *exercises(incomplete)]
 
 

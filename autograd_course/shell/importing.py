@@ -12,9 +12,9 @@ from contextlib import contextmanager
 def importing() -> Iterator[None]:
     """Turn off the garbage collector while a ``with`` block imports packages.
 
-    Imports create hardly any garbage, and garbage collection takes up a third of PyTorch's import
-    time. At the end of the block, all objects are frozen (``gc.freeze``). The collector does not
-    visit frozen objects, so forked processes keep sharing their memory.
+    Imports create hardly any garbage, but garbage collection accounts for a third of PyTorch's
+    import time. At the end of the block, all objects are frozen (``gc.freeze``). The collector does
+    not visit frozen objects, so forked processes keep sharing their memory.
     """
     gc.disable()
     try:

@@ -29,7 +29,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias)
 
 
-# The shape of x, the wrong shape of the gradient of a bias with two elements, and the hint
+# The shape of x, the wrong shape of the gradient for a two-element bias, and the hint
 WRONG_SUMS = (
     (
         (4, 3),
@@ -53,7 +53,7 @@ WRONG_SUMS = (
 
 
 def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a gradient of the bias that is summed over all dims, or over the features."""
+    """Find a bias gradient that is summed over all dims or over the features."""
     for shape, wrong, hint in WRONG_SUMS:
         given = (torch.ones(it, dtype=torch.float64) for it in (shape, (2, 3), (2,)))
         if returned_by(function, tuple(given))[2].shape == wrong:
@@ -62,7 +62,7 @@ def sums_the_wrong_dims(function: type[Function], inputs: tuple[Any, ...]) -> Fi
 
 
 def multiplies_by_weight(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Find a forward that does not transpose the weight, so it works only for square weights."""
+    """Find a forward that does not transpose the weight and thus works only for square weights."""
     x, weight = square_call(inputs)
     if not torch.allclose(function.apply(x, weight, None), x @ weight):
         return None
@@ -97,7 +97,7 @@ def square_call(inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
 
 
 def of_weight(formula: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    """Return a suspect whose gradient of the weight is ``formula`` of the rows of g and of x."""
+    """Return a suspect that computes the weight gradient as ``formula`` of the rows of g and x."""
 
     def backward(
         x: Tensor, weight: Tensor, *bias_and_g: Any

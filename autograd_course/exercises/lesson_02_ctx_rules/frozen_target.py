@@ -26,14 +26,14 @@ from autograd_course.grader.suspecting import returned_by, returning
 
 
 def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Return the weighted mean squared error, with no gradient for target and weight."""
+    """Return the weighted mean squared error, with no gradient for the target or the weight."""
     return (weight.detach() * (prediction - target.detach()) ** 2).mean()
 
 
 def gives_only_the_prediction_a_gradient(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Check that backward returns ``None``, not zeros, for target and weight."""
+    """Check that backward returns ``None``, not zeros, for the target and the weight."""
     _, outputs = applied(function, inputs)
     returned = as_tuple(function.backward(node(outputs), torch.ones_like(outputs[0])))
     for name, gradient in zip(("target", "weight"), returned[1:], strict=False):

@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[int]:
-    """Return the number of calls to ``backward`` in each of the four programs of the exercise."""
+    """Return the number of calls to ``backward`` in each of the exercise's four programs."""
     calls = 0
 
     class Double(Function):

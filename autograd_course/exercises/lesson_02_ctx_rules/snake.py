@@ -44,7 +44,7 @@ def saves_x_itself(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 
 
 def saves_the_number(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if a saved 0-dim tensor has a different dtype than x."""
+    """Return a finding if the dtype of a saved 0-dim tensor differs from that of x."""
     x = inputs[0].detach().reshape(-1)[:1].repeat(2).to(torch.bfloat16)
     _, outputs = applied(function, (x, *inputs[1:]))
     for saved in getattr(node(outputs), "saved_tensors", ()):

@@ -31,7 +31,7 @@ def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tens
 
 
 def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that forward saves the indices, not the values. (Both can have the same size.)"""
+    """Check that forward saves the indices, not the values, which can have the same size."""
     _, outputs = applied(function, inputs)
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
         if saved is not None and saved.is_floating_point():
@@ -69,12 +69,12 @@ indexes_dim_0 = raises_except_for(
 
 
 def flips_only_the_values(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the right values with the indices of the ascending order."""
+    """Return the right values, but with the indices for ascending order."""
     return sort_with_indices(x, descending)[0], sort_with_indices(x)[1]
 
 
 def negated(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the right indices, but negate the values if the order is descending."""
+    """Return the right indices, but negate the values for descending order."""
     values, indices = sort_with_indices(x, descending)
     return -values if descending else values, indices
 

@@ -55,7 +55,7 @@ def spread(x: Tensor, values: Tensor, stride: int) -> Tensor:
 def scaled_in_evaluation(
     x: Tensor, gain: Tensor, stride: int, training: bool, g: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """Return gradients in which gain multiplies the gradient of x even if training is False."""
+    """Return gradients in which gain multiplies the gradient of x even if ``training`` is False."""
     return spread(x, g * gain, stride), g * x[..., ::stride] if training else None
 
 
@@ -102,7 +102,7 @@ takes_the_other_length = raises_except_for(
 
 
 def asks_the_wrong_flag(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the flag of x controls the gradient of gain."""
+    """Return a finding if the needs_input_grad flag of x controls the gradient of gain."""
     x, gain, stride, _ = inputs
     given = x.detach().clone(), gain.detach().clone().requires_grad_()
     output = function.apply(*given, stride, True)

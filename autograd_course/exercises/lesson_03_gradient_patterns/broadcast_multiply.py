@@ -60,7 +60,7 @@ def sums_over_everything(rule: str) -> Check:
 
 
 def loses_dims_of_size_1(rule: str) -> Check:
-    """Return a check that a gradient keeps the dims of size 1 over which it was summed."""
+    """Return a check that a gradient keeps the dims of size 1 over which backward sums."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         if shapes_of(function, (3, 1), (1, 4))[0] != (3,):
@@ -95,7 +95,7 @@ def sums_over_the_last(rule: str) -> Check:
 
 
 def sums_one_dim_only(rule: str) -> Check:
-    """Return a check that the gradient is summed over all leading dims that the input lacks."""
+    """Return a check that backward sums over all leading dims that the input lacks."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         if shapes_of(function, (4,), (2, 3, 4))[0] != (3, 4):
@@ -113,7 +113,7 @@ def sums_one_dim_only(rule: str) -> Check:
 
 
 def aligns_the_first_dims(rule: str) -> Check:
-    """Return a check that backward compares the dims of gradient and input from the last one."""
+    """Return a check that backward aligns the last dims of the gradient and the input."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         try:
@@ -178,7 +178,7 @@ def keeps_a_leading_dim(rule: str) -> Check:
 
 
 def of_a_vector(function: type[Function]) -> tuple[Tensor, Tensor]:
-    """Return a matrix and the gradient of a vector that was multiplied by it."""
+    """Return a matrix and the gradient of a vector that the Function multiplied by the matrix."""
     x = torch.arange(15, dtype=torch.float64).reshape(3, 5).square() + 1
     gradient: Tensor = returned_by(function, (x, torch.ones(5, dtype=torch.float64)))[1]
     return x, gradient

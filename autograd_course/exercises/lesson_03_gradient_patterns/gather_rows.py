@@ -45,7 +45,7 @@ def first_column(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
 
 
 def columns(table: Tensor, index: Tensor) -> Tensor:
-    """Return columns of the table, or the right rows if it has too few columns."""
+    """Return columns of the table instead of rows, unless the table has too few columns."""
     if int(index.max()) >= table.shape[1]:
         return gather_rows(table, index)
     return table[:, index]
@@ -70,7 +70,7 @@ def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
 
 
 def has_other_rows(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if the number of rows comes from the index or from the output."""
+    """Return a finding if backward takes the number of rows from the index or the output."""
     table, index = inputs
     rows, length = returned_by(function, inputs)[0].shape[0], len(table)
     if rows == length:

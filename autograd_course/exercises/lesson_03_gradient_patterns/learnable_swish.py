@@ -29,7 +29,7 @@ def learnable_swish(x: Tensor, beta: Tensor) -> Tensor:
 
 
 def without_beta(x: Tensor, beta: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients that are computed with σ(x) instead of σ(βx)."""
+    """Return gradients computed with σ(x) instead of σ(βx)."""
     s = torch.sigmoid(x)
     slope = s * (1 - s)
     return (s + beta * x * slope) * g, (x * x * slope * g).sum().reshape(beta.shape)

@@ -4,7 +4,7 @@
    batch with a longer one. Which lines count its real tokens, and which also count the padding?
 2. forward divides by the number of real tokens. What does backward divide by?
 3. mask.shape[1] is the length with padding, so the gradient of a short sentence is too small. If
-   every token of a sentence moves by 1, the mean moves by 1. Which experiment uses this?
+   every token of a sentence moves by 1, the mean moves by 1. Which experiment uses this fact?
 """
 
 from autograd_course.grader.exercise import LocatingExercise

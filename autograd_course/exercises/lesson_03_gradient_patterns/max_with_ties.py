@@ -28,7 +28,7 @@ def amax(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     return torch.amax(x, dim, keepdim)
 
 
-SPREAD = 0.3  # much larger than any step of a numerical derivative, so that ties stay ties
+SPREAD = 0.3  # much larger than any finite-difference step, so that ties stay ties
 
 
 def tied(rng: torch.Generator, *shape: int) -> Tensor:
@@ -54,7 +54,7 @@ def by_the_global_maximum(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
 
 
 def to_all(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return a gradient in which each of the equal maxima gets the whole gradient."""
+    """Return a gradient in which every tied maximum gets the whole upstream gradient."""
     *keepdim, g = keepdim_and_g
     kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
     return kept * (x == amax(x, dim, True))
@@ -66,7 +66,7 @@ def by_the_length(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
 
 
 def as_softmax(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
-    """Return a gradient that is distributed over all elements in proportion to their softmax."""
+    """Return a gradient distributed over all elements in proportion to their softmax."""
     *keepdim, g = keepdim_and_g
     kept: Tensor = g if any(keepdim) else g.unsqueeze(dim)
     return kept * x.softmax(dim)

@@ -44,7 +44,7 @@ def ratio(forward: Callable[[Tensor], Tensor], wrong: Backward) -> float:
 
 
 def outcome() -> list[float]:
-    """Return the gradient ratio for each of the three Functions in the exercise."""
+    """Return the gradient ratio for each of the exercise's three Functions."""
     return [
         ratio(torch.mean, lambda x, g: g * torch.ones_like(x)),
         ratio(torch.reciprocal, lambda x, g: g / x**2),

@@ -27,7 +27,7 @@ def look_up(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
 
 
 def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table, indices into the table (some of them repeated), and fractions."""
+    """Return a table, indices into the table (some of which repeat), and fractions."""
     index = torch.randint(size - 1, shape, generator=rng, device="cpu")
     if index.numel() > 1:
         index.view(-1)[-1] = index.view(-1)[0]

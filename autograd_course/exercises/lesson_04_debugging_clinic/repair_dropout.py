@@ -31,7 +31,7 @@ def dropout(x: Tensor, p: float, seed: int) -> Tensor:
 
 
 def passing(generator_of: Callable[[Tensor, int], torch.Generator], *, scaled: bool) -> Any:
-    """Return a dropout whose backward draws its mask from another generator.
+    """Return a dropout whose backward draws its mask from a different generator.
 
     If ``scaled`` is False, backward does not divide by ``1 - p``.
     """
@@ -44,12 +44,12 @@ def passing(generator_of: Callable[[Tensor, int], torch.Generator], *, scaled: b
 
 
 def seeded(x: Tensor, seed: int) -> torch.Generator:
-    """Return the generator of forward."""
+    """Return the generator that forward uses."""
     return torch.Generator(x.device).manual_seed(seed)
 
 
 def after_forward(x: Tensor, seed: int) -> torch.Generator:
-    """Return the generator of forward after it has drawn the mask."""
+    """Return forward's generator in the state after forward has drawn the mask."""
     generator = seeded(x, seed)
     torch.rand(x.shape, generator=generator, device=x.device)
     return generator

@@ -36,7 +36,7 @@ def signed(rng: torch.Generator, magnitude: float, *shape: int) -> Tensor:
 
 
 def replaced(by: float) -> Any:
-    """Return a suspect that replaces nan in its gradient by a number."""
+    """Return a suspect that replaces nan in its gradient with a number."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         up, down = x.exp(), (-x).exp()

@@ -25,7 +25,7 @@ def rms_norm(x: Tensor) -> Tensor:
 
 
 def scaled_by(scale: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
-    """Return a suspect whose backward computes the factor r as ``scale`` of the mean square."""
+    """Return a suspect whose backward computes the factor r as ``scale(mean_square)``."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         r = scale(x.square().mean(-1, keepdim=True))

@@ -77,6 +77,6 @@ EXERCISE = FunctionExercise(
     },
     asked=("tensor-on-ctx", "ctx-cycle"),
     checks=(*CONDUCT, needs_no_output),
-    seconds=20.0,  # to detect a cycle, the garbage collector must run several times
+    seconds=20.0,  # detecting a cycle takes several runs of the garbage collector
     modeled_on="PyTorch #25340: an output as an attribute of ctx is never freed",
 )

@@ -19,7 +19,7 @@ ASKED = 0.90
 
 
 def train_binary_net(images: Tensor, labels: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer, so no reference is needed."""
+    """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
 EXERCISE = RoutineExercise(

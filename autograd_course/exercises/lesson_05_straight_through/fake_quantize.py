@@ -41,7 +41,7 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 def on_levels(
     rng: torch.Generator, shape: tuple[int, ...], step: float, low: int, high: int
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Return numbers inside and outside the bounds, but none close to a bound or a tie.
+    """Return numbers inside and outside the bounds, but no number close to a bound or a tie.
 
     Some numbers outside the bounds round to a bound. For these numbers, a mask computed from the
     rounded level differs from a mask computed from ``x / step``.
@@ -74,7 +74,7 @@ def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tens
 
 
 def with_slope(slope: Callable[..., Tensor], mask: Callable[..., Tensor] | None = None) -> Any:
-    """Return a suspect with a different gradient of the step or a different mask.
+    """Return a suspect with a different gradient for the step or a different mask.
 
     ``slope`` takes ``v = x / step``, the mask and the bounds. ``mask`` takes the arguments of
     forward.

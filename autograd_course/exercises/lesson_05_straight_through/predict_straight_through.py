@@ -16,12 +16,12 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def passed(x: Tensor, surrogate: Tensor) -> Tensor:
-    """Return the sign of ``x``, with the gradient of the surrogate."""
+    """Return the sign of ``x`` with the surrogate's gradient."""
     return sign(x).detach() + surrogate - surrogate.detach()
 
 
 def outcome() -> list[float]:
-    """Return the gradients at 0.4 of the four losses in the exercise."""
+    """Return the gradients of the exercise's four losses at 0.4."""
     with torch.enable_grad():
         x = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
         losses = (

@@ -27,7 +27,7 @@ def ternary(x: Tensor, threshold: Tensor) -> Tensor:
 
 
 def two_clips(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return the surrogate: the mean of two clips. Each clip replaces one of the signs."""
+    """Return the surrogate, the mean of two clips, each of which replaces one sign."""
     return (clipped(x - threshold) + clipped(x + threshold)) / 2
 
 
@@ -67,13 +67,13 @@ def windows(
 
 
 def as_for_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return minus the sum of the gradient of x as the gradient of the threshold."""
+    """Return gradients in which the threshold gets minus the sum of the gradient of x."""
     grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
     return grad_x, -grad_x.sum()
 
 
 def by_sign_of_x(x: Tensor, t: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return gradients in which the sign of x sets the sign of each term for the threshold."""
+    """Return gradients in which each term of the threshold's gradient gets its sign from x."""
     grad_x = g * (low(x, t).to(x) + high(x, t).to(x)) / 2
     return grad_x, -(grad_x * x.sign()).sum()
 
@@ -113,12 +113,12 @@ def everywhere(x: Tensor, t: Tensor) -> Tensor:
 
 
 def open_high(x: Tensor, t: Tensor) -> Tensor:
-    """Return a window around t without a lower end."""
+    """Return a window around t without a lower bound."""
     return x - t <= 1
 
 
 def open_low(x: Tensor, t: Tensor) -> Tensor:
-    """Return a window around -t without a lower end."""
+    """Return a window around -t without a lower bound."""
     return x + t <= 1
 
 

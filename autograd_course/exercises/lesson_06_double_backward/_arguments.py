@@ -1,4 +1,4 @@
-"""Check that a routine does not change its caller's tensors."""
+"""Check that a routine does not change the caller's tensors."""
 
 from torch import Tensor
 

@@ -56,7 +56,7 @@ def each_norm(gradient: Tensor, order: float = 2) -> Tensor:
 
 
 def norms_over(*dims: int) -> Callable[[Tensor], Tensor]:
-    """Return a function that takes norms over those ``dims`` that exist, or else the last dim."""
+    """Return a function that takes norms over all ``dims`` that exist, or else the last dim."""
 
     def norms(gradient: Tensor) -> Tensor:
         existing = [dim for dim in dims if dim < gradient.ndim] or [gradient.ndim - 1]
@@ -151,7 +151,7 @@ SUSPECTS: dict[str, Callable[..., Tensor]] = {
 def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any, ...]:
     """Return a small random critic and a batch of samples.
 
-    If there are several samples, some have gradient norms below 1, and others above 1.
+    If there are several samples, some have gradient norms below 1 and others above 1.
     """
     count = torch.Size(shape[1:]).numel()
     weight, last = normal(rng, count, 7), 2 * normal(rng, 7, 1)
@@ -185,7 +185,7 @@ def samples() -> Tensor:
 
 
 def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the caller's samples do not require grad afterwards."""
+    """Check that the caller's samples still do not require grad after the call."""
     x = samples()
     routine(critic_net(), x)
     return ask_for_no_gradient(x)
@@ -234,7 +234,7 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
-    """Return the slope of the penalty along the direction in which all elements grow equally."""
+    """Return the slope of the penalty in the direction in which all elements grow equally."""
     values, step = [], 1e-5
     for offset in (step, -2 * step, step):  # up, down past the start, and back
         parameter.data += offset

@@ -88,7 +88,7 @@ def second_pass(number: Tensor, leaves: Tensors) -> Tensors:
 
 
 def of_two_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the result of summing gradient and vector before multiplying them."""
+    """Return the result of summing the gradient and the vector before multiplying the sums."""
     leaves, gradients = first_pass(f, inputs)
     pairs = zip(gradients, vectors, strict=True)
     return second_pass(sum((g.sum() * v.sum() for g, v in pairs), torch.zeros(())), leaves)
@@ -105,7 +105,7 @@ def of_the_gradient(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors)
 
 
 def of_row_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the sums of the rows of the Hessian, without the vectors."""
+    """Return the row sums of the Hessian, without using the vectors."""
     leaves, gradients = first_pass(f, inputs)
     return second_pass(sum((g.sum() for g in gradients), torch.zeros(())), leaves)
 
@@ -113,7 +113,7 @@ def of_row_sums(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> 
 def of_row_sums_times_vectors(
     f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors
 ) -> Tensors:
-    """Return the sums of the rows of the Hessian, multiplied by the vectors afterwards."""
+    """Return the row sums of the Hessian, multiplied by the vectors."""
     rows = of_row_sums(f, inputs, vectors)
     return tuple(row * v for row, v in zip(rows, vectors, strict=True))
 
@@ -138,7 +138,7 @@ def of_gauss_newton(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors)
 
 
 def of_quadratic_form(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return the product with the vectors on both sides, one number for each input."""
+    """Return the Hessian's product with the vectors on both sides, one number for each input."""
     pairs = zip(hvp(f, inputs, vectors), vectors, strict=True)
     return tuple((product * v).sum() for product, v in pairs)
 
@@ -179,7 +179,7 @@ def _watched(routine: Callable[..., Any], size: int) -> Largest:
 
 
 def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the caller's tensors do not require grad afterwards."""
+    """Check that the caller's tensors still do not require grad after the call."""
     rng = torch.Generator().manual_seed(4)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     routine(valley, (x,), (vector,))

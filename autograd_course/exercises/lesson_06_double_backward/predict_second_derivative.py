@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[float]:
-    """Return the first and the second derivative, at 1, of the loss in the exercise."""
+    """Return the first and second derivatives of the exercise's loss at 1."""
 
     class Cube(Function):
         @staticmethod

@@ -37,7 +37,7 @@ def labeled(rng: torch.Generator, rows: int, classes: int) -> tuple[Tensor, Tens
 
 
 def needs_the_last_class(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Return a finding if backward raises an error only when no row has the last class."""
+    """Return a finding if backward raises an error only if no row has the last class."""
     logits, target = inputs
     classes = logits.shape[-1]
     with_last, without_last = target.clone(), target.clamp(max=classes - 2)

@@ -27,5 +27,5 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def bytes_of(*tensors: Tensor) -> int:
-    """Return the total size of the tensors in bytes."""
+    """Return the total size of the tensors, in bytes."""
     return sum(tensor.nbytes for tensor in tensors)

@@ -51,7 +51,7 @@ def batch(width: int = 6) -> Tensor:
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Run with a fixed seed. Return the output and the gradients of x and the parameters."""
     torch.manual_seed(SEED)
-    torch.rand(5)  # now the seed alone does not determine the state
+    torch.rand(5)  # now the seed alone does not determine the random state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
     y = routine(block, x)
     # The code between a block and its backward also draws random numbers.
@@ -115,7 +115,7 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
-    """Check that forward saves input and parameters with save_for_backward, not on ctx."""
+    """Check that forward saves the input and the parameters with save_for_backward, not on ctx."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
     node: Any = routine(block, x).grad_fn
@@ -179,7 +179,7 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
 
 
 def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
-    """Return a function that sets the random state that :func:`run` has after some of its draws."""
+    """Return a function that sets the random state of :func:`run` after a given number of draws."""
 
     def set_state(_: nn.Module) -> None:
         torch.manual_seed(SEED)
@@ -192,7 +192,7 @@ def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
 
 
 def state_of_forward(block: nn.Module) -> Tensor:
-    """Return the random state with which forward begins in :func:`run`."""
+    """Return the random state in which forward begins in :func:`run`."""
     with torch.random.fork_rng():
         before(0, after_block=False)(block)
         return torch.get_rng_state()

@@ -32,7 +32,7 @@ def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
 
 
 def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Tensor, ...]:
-    """Return input rows, the weight of the output layer, and a target word for each row."""
+    """Return input rows, the output layer's weight, and a target word for each row."""
     target = torch.randint(words, (rows,), generator=rng, device="cpu")
     return normal(rng, rows, width), normal(rng, words, width), target
 
@@ -45,7 +45,7 @@ def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -
     rng = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
     target = torch.randint(WORDS, (ROWS,), generator=rng)
-    # This covers the gradients and running sums three times, some vectors, and eight chunks.
+    # Enough for three times the gradients and running sums, some vectors, and eight chunks.
     allowed = 3 * (x.nbytes + weight.nbytes) + 8 * (ROWS + CHUNK * WORDS) * x.itemsize
     told = f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"
     return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))
@@ -63,10 +63,10 @@ def chunked(
     rescale: Callable[[Tensor], Tensor] = lambda slope: slope,
     late: bool = False,
 ) -> Callable[..., Any]:
-    """Return the losses with a backward that contains a mistake in its loop over the chunks.
+    """Return the losses with a backward that has a mistake in its loop over the chunks.
 
     ``change`` gets the softmax of a chunk and its targets, and subtracts the one-hot rows in
-    place. With ``last``, the gradient of the weight contains only the last chunk. ``scales`` says
+    place. With ``last``, the gradient of the weight includes only the last chunk. ``scales`` says
     whether ``grad_output`` multiplies the gradients of x and of the weight. ``first`` names a
     vector whose first elements every chunk reads. Without ``whole``, backward skips a chunk that is
     too short. ``exponentials`` replaces the softmax, and ``rescale`` changes its gradient. With

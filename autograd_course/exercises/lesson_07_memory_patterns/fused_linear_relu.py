@@ -53,10 +53,10 @@ def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
 def masked_by(
     *masks: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Callable[..., Any]:
-    """Return a linear layer with ReLU whose backward masks ``grad_output`` with ``masks``.
+    """Return a linear layer with a ReLU whose backward masks ``grad_output`` with ``masks``.
 
-    Each of the three ``masks`` takes x, the weight and the output. In this order, they apply to the
-    gradients of x, the weight and the bias.
+    Each of the three ``masks`` takes x, the weight and the output. They apply to the gradients of
+    x, the weight and the bias, in that order.
     """
 
     def backward(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:

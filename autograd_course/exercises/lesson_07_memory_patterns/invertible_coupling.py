@@ -86,7 +86,7 @@ def backward_with(
     first: str = "x2",
     given: bool = False,
 ) -> Callable[..., Any]:
-    """Return a coupling whose backward is right, except for the steps that are switched off.
+    """Return a coupling whose backward is right except for the replaced or omitted steps.
 
     ``x2`` reconstructs the input from ``y2`` and the second tanh. ``for_w`` and ``for_v`` name the
     tensors in the gradients of the weights. ``through_y1`` and ``through_x2`` keep the paths

@@ -82,7 +82,7 @@ def _first_only(rows: Tensor) -> Tensor:
 
 
 def _added_places(rows: Tensor, *, twice: bool) -> Tensor:
-    """Return the mask that results from packing the elements of a byte with the weights 0 to 7."""
+    """Return the mask that results if the eight elements of a byte have the weights 0 to 7."""
     places = torch.arange(8)
     packed = (rows * places).sum(1)
     return (packed[:, None] & (places if twice else 2**places)).ne(0)
@@ -127,7 +127,7 @@ PACKED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
 
 
 def pads_no_whole_byte(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that eight elements take one byte, and find the reason if they take two."""
+    """Check that eight elements take one byte. If they take two bytes, find the reason."""
 
     def kept(*shape: int) -> int:
         x = torch.linspace(-1, 1, torch.Size(shape).numel(), dtype=torch.float64).reshape(shape)

@@ -42,7 +42,7 @@ def gated(of_a: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
 
 
 def with_sigma_of_b(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients of a backward that computes the sigmoid of ``b``."""
+    """Return the gradients of a backward that computes the sigmoid of ``b`` instead of ``a``."""
     a, b = inputs
     sigma = torch.sigmoid(b)
     return g * b * (sigma + a * sigma * (1 - sigma)), g * a * sigma

@@ -1,4 +1,4 @@
-"""Constraints of the attention exercises, such as little saved memory and no built-in attention."""
+"""Constraints for the attention exercises, such as a memory budget and no built-in attention."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ BUILT_IN = (
             "fused_attention_overrideable",
         )
     ),
-    "_safe_softmax",  # the built-in calls it if no fused kernel fits
+    "_safe_softmax",  # the built-in attention calls it if no fused kernel fits
 )
 
 

@@ -1,4 +1,4 @@
-"""Common mistakes in the forward of attention, each with the message that the grader shows."""
+"""Common mistakes in attention's forward, each with the message that the grader shows."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ def _unshifted(
 
 
 def _literal_sum(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Compute the log-sum-exp without subtracting a maximum. Replace it by 0 if it is -∞."""
+    """Compute the log-sum-exp without subtracting a maximum, and replace -∞ in it with 0."""
     s = scores(q, k, mask)
     lse = s.exp().sum(-1, keepdim=True).log()
     return torch.exp(s - lse.masked_fill(lse == -math.inf, 0)) @ v

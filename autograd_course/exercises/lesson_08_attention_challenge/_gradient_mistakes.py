@@ -1,4 +1,4 @@
-"""Common mistakes in the backward of attention, each with the message that the grader shows."""
+"""Common mistakes in attention's backward, each with the message that the grader shows."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from autograd_course.grader.suspecting import Grads, mistaken
 
 
 def through(q: Tensor, k: Tensor, v: Tensor, p: Tensor, grad_s: Tensor, g: Tensor) -> Grads:
-    """Return the gradients of q, k and v, given the weights and the gradient of the scores."""
+    """Return the gradients of q, k and v from the weights and the gradient of the scores."""
     grad_s = grad_s / math.sqrt(q.shape[-1])
     return grad_s @ k, grad_s.mT @ q, p.mT @ g
 

@@ -23,7 +23,7 @@ def holes(n: int, m: int, *, empty: int | None = None) -> Tensor:
 
 
 def far_away(rng: torch.Generator) -> tuple[Tensor, ...]:
-    """Return inputs whose scores are about 1000 or -1000. The scores of a row differ little."""
+    """Return inputs whose scores are about 1000 or -1000. Scores in a row differ little."""
     q, k, v = drawn(rng)
     q = torch.where(torch.arange(4)[:, None] % 2 == 0, 1.0, -1.0) * (0.5 + q.abs())
     return q, k + 1000, v

@@ -215,7 +215,7 @@ class Backward:
     ]
     keys: Step = lambda i, j, block: slice(j, j + block)
     of_v: Step = lambda mixed, g: mixed.mT @ g
-    replaced: str = ""  # the gradients that each tile replaces instead of adding to them
+    replaced: str = ""  # the gradients that each tile overwrites instead of adding to them
     delta: Step = lambda g, out: (g * out).sum(-1, keepdim=True)
 
     def __call__(self, inputs: tuple[Any, ...], g: Tensor) -> Grads:

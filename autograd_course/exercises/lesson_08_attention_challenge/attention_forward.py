@@ -33,7 +33,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 def large(rng: torch.Generator) -> tuple[Tensor, ...]:
     """Return inputs whose scores are in the thousands.
 
-    The scores of query 0 are all negative. Those of query 1 are far below those of query 2.
+    The scores of query 0 are all negative. The scores of query 1 are far below those of query 2.
     """
     q, k, v = drawn(rng)
     q[0], q[1], q[2] = -1 - q[0].abs(), 0.1 * q[1].abs(), 1 + q[2].abs()

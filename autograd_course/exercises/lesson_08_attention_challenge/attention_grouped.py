@@ -70,7 +70,7 @@ def _per_head(inputs: Any, g: Tensor) -> Grads:
 
 
 def _in_turn(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients of a backward that repeats the keys in another order than forward."""
+    """Return the gradients of a backward that repeats the keys in a different order."""
     q, *shared = inputs
     lead, heads = [1] * (q.dim() - 3), inputs[1].shape[-3]
     k, v = (x.repeat(*lead, q.shape[-3] // heads, 1, 1) for x in shared)
@@ -116,7 +116,7 @@ Suspect = Callable[..., Tensor]
 
 
 def with_repeated(suspect: Suspect) -> Suspect:
-    """Return ``suspect`` for grouped heads, which share keys and values correctly."""
+    """Return ``suspect`` for grouped heads that share keys and values correctly."""
 
     def shared(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         group = q.shape[-3] // k.shape[-3]

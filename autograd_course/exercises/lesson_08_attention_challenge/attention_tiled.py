@@ -282,7 +282,7 @@ def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
 
 
 def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
-    """Return half the size of the whole score matrix in bytes."""
+    """Return half the size of the whole score matrix, in bytes."""
     return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
 
 
@@ -315,7 +315,7 @@ fine_tiles_only = on(
 
 
 def overflowing_rows(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
-    """Find which rows are nan for large scores. They reveal which number forward subtracts."""
+    """Find the rows that are nan for large scores. They reveal which number forward subtracts."""
     key = torch.tensor([[1.0], [1.001]], dtype=torch.float64)
     top = torch.tensor([[900.0], [1.0], [-900.0], [-950.0]], dtype=torch.float64)
     output: Any = function.apply(top, key, key, False, 0.0, 0, 2)

@@ -106,7 +106,7 @@ def _shared_by(
 
 
 def and_lse(suspect: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return a suspect with a mistake in the first output. The second one is right."""
+    """Return a suspect with a mistake in the first output and the right second output."""
     return lambda q, k, v: (suspect(q, k, v), torch.logsumexp(scores(q, k), -1))
 
 

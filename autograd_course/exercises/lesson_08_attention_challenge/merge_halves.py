@@ -208,7 +208,7 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
 
 
 def halves(rng: torch.Generator, *shape: int, shift: float = 0.0) -> Halves:
-    """Return outputs with 2 features and log-sum-exps to which ``shift`` has been added."""
+    """Return outputs with 2 features, and log-sum-exps shifted by ``shift``."""
     out_a, out_b = normal(rng, *shape, 2), normal(rng, *shape, 2)
     return out_a, normal(rng, *shape, 1) + shift, out_b, normal(rng, *shape, 1) + shift
 
@@ -230,7 +230,7 @@ def unseen(rng: torch.Generator, *, both: bool) -> Halves:
 
 
 def exchanged(given: Halves) -> Halves:
-    """Return the same halves in the other order."""
+    """Return the same halves in reverse order."""
     return *given[2:], *given[:2]
 
 

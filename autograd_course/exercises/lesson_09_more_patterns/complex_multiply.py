@@ -29,7 +29,7 @@ def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
 
 
 def complex_normal(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return complex numbers with normally distributed real and imaginary parts."""
+    """Return complex numbers whose real and imaginary parts are normally distributed."""
     return torch.complex(normal(rng, *shape), normal(rng, *shape))
 
 

@@ -64,7 +64,7 @@ def at_other_places(
 
 
 def mixed(channels: bool) -> Callable[..., Tensor]:
-    """Return a convolution whose groups take every ``groups``-th channel or output."""
+    """Return a convolution in which each group takes every ``groups``-th channel or output."""
 
     def mistake(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
         if channels:

@@ -27,7 +27,7 @@ def unchanged(x: Tensor, strength: float) -> Tensor:
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """Return ``-strength · x``, the surrogate whose gradient is the reversed gradient."""
+    """Return ``-strength · x``, a surrogate with the reversed gradient."""
     return -strength * x
 
 

@@ -45,7 +45,7 @@ def masked(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def far_apart(rng: torch.Generator) -> tuple[Tensor, int]:
-    """Return three rows of numbers in the thousands. Their maxima also differ by thousands."""
+    """Return three rows of numbers in the thousands, with maxima that also differ by thousands."""
     return 1e3 * normal(rng, 3, 4) + torch.tensor([[-9e3], [0], [9e3]], dtype=torch.float64), 1
 
 

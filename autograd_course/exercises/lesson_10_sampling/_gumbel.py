@@ -1,4 +1,4 @@
-"""References, checks and inputs that the sampling exercises share."""
+"""References, checks and inputs for the sampling exercises."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -202,7 +202,7 @@ def _at(temperature: float, *shape: int) -> Sampler:
 
 
 def last_never_wins(rng: torch.Generator, *shape: int) -> tuple[Tensor, Tensor]:
-    """Return logits and noise such that the last class is never the largest."""
+    """Return logits and noise for which the last class never wins."""
     logits, noise = logits_and_noise(rng, *shape)
     logits = logits.detach()
     logits[..., -1] -= 50

@@ -27,7 +27,7 @@ from autograd_course.grader.suspecting import mistaken
 
 
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return ReinMax's surrogate, which is a weighted difference of two softmaxes.
+    """Return ReinMax's surrogate, a weighted difference of two softmaxes.
 
     A constant added to the logits makes the first softmax equal to ``m``, the mean of ``p`` and
     ``y``.

@@ -30,11 +30,11 @@ def rule_mistake(function: type[Function], inputs: tuple[Any, ...]) -> Finding |
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of the rule: the batched tensors, and what the rule passed to forward and returned."""
+    """A call to the rule: the batched tensors, and what the rule passed to forward and returned."""
 
     dims: Dims
     given: tuple[Tensor, Tensor]
-    passed: list[tuple[Any, ...]]  # the arguments of each call of forward
+    passed: list[tuple[Any, ...]]  # the arguments of each call to forward
     returned: Any
     error: Exception | None
     info: Any
@@ -202,7 +202,7 @@ def _is_shared(came: Tensor, given: Tensor) -> bool:
 
 
 def _is_other_argument(call: _Call, place: int) -> bool:
-    """Return whether the rule passes the other tensor at this position."""
+    """Return whether the rule passes the other tensor in this position."""
     came, given, dim = call.passed[0][place], call.given[1 - place], call.dims[1 - place]
     return isinstance(came, Tensor) and dim is not None and _same(came, given.movedim(dim, 0))
 

@@ -58,7 +58,7 @@ class _Context:
 
     @property
     def has_other_order(self) -> bool:
-        """Whether both modes have the same saved tensors, but in different orders."""
+        """Whether both modes save the same tensors in different orders."""
         one, other = [*map(id, self.for_backward)], [*map(id, self.saved_tensors)]
         return one != other and sorted(one) == sorted(other)
 
@@ -203,7 +203,7 @@ def _slope(x: Tensor, t: Tensor, y: Tensor, v: Tensor) -> Tensor:
 
 
 def _known(came: Tensor, suspects: Mapping[str, Part], given: tuple[Any, ...]) -> str:
-    """Return the sentence of the suspect with this result, if there is exactly one."""
+    """Return the sentence of the suspect with this result, if exactly one suspect matches."""
     told = [sentence for sentence, part in suspects.items() if _same(came, part(*given))]
     return told[0] if len(told) == 1 else ""
 

@@ -28,7 +28,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return one tensor per parameter: the gradients of all samples, stacked along dim 0."""
+    """Return one tensor per parameter, with the gradients of all samples stacked along dim 0."""
     parameters = list(model.parameters())
     rows = [
         torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
@@ -40,7 +40,7 @@ def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> 
 class Gated(nn.Module):
     """A linear layer and a smooth maximum over its outputs, with a learned temperature.
 
-    The weights of the outputs are a buffer, not a parameter.
+    The output weights are a buffer, not a parameter.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ def _vmapped(
     transform: Callable[[Way, Any], Way] = lambda of_one, dims: vmap(grad(of_one), dims),
     collect: Callable[[nn.Module], Any] = lambda model: _detached(model),
 ) -> Callable[..., tuple[Tensor, ...]]:
-    """Return the solution with one step replaced, for example ``in_dims`` or the transforms."""
+    """Return the solution with one step replaced, such as ``in_dims`` or the transforms."""
 
     def changed(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Any:
         def of_one(parameters: Any, one: Tensor, target: Tensor) -> Tensor:

@@ -87,18 +87,18 @@ def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
     )
 
 
-# Numbers of leading dims. The statement allows any number.
+# Numbers of leading dims to test. The statement allows any number.
 LEADING = {"no leading dims": (), "one leading dim": (2,), "two leading dims": (2, 3)}
 RIGHT_SO_FAR = "values and gradient are right, but"
 
 
 def _spread(g: Tensor, width: int, left: int) -> Tensor:
-    """Return the wrong gradient in which each element gets only one window's ``grad_output``."""
+    """Return a wrong gradient, in which each element gets only one window's ``grad_output``."""
     return pad(g, (left, width - 1 - left))
 
 
 def _continued(g: Tensor, by: int) -> Tensor:
-    """Pad ``g`` with ``by`` copies of its first element in front and of its last one at the end."""
+    """Pad ``g`` with ``by`` copies of its first and last elements at the start and the end."""
     return g[..., torch.arange(-by, g.shape[-1] + by).clamp(0, g.shape[-1] - 1)]
 
 
@@ -137,7 +137,7 @@ GRADIENTS: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 
 def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
-    """Compare the gradients of the operator and the reference for a random ``grad_output``."""
+    """Compare the operator's gradients with the reference's for a random ``grad_output``."""
     for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
         if told := _wrong_gradient(answer, dims, lead):
             return wrong(f"its values are right, but {told}")
@@ -188,7 +188,7 @@ def _of_other_shape(came: str, x: Tensor, g: Tensor, width: int) -> str:
 
 
 def fake_agrees(answer: Any) -> Verdict | None:
-    """Compare the results of the fake and the operator for several numbers of leading dims."""
+    """Compare the fake's results with the operator's for several numbers of leading dims."""
     for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
         x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
         with silence():
@@ -241,7 +241,7 @@ def _wrong_fake(answer: Any, x: Tensor, width: int) -> str:
 
 
 def passes_opcheck(answer: Any) -> Verdict | None:
-    """Run PyTorch's ``opcheck``. For the first failure, explain which requirement is violated."""
+    """Run PyTorch's ``opcheck``. For the first failure, explain the violated requirement."""
     with silence():
         results = opcheck(answer, _example(), raise_exception=False)
     for test, promise in PROMISES.items():
@@ -263,7 +263,7 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
 
 
 def differentiates_twice(answer: Any) -> Verdict | None:
-    """Check that the backward of the operator is differentiable."""
+    """Check that the operator's backward is differentiable."""
     x, width = _example()
     g = torch.ones_like(answer(x, width)).requires_grad_()
     (gradient,) = torch.autograd.grad(answer(x, width), x, g, create_graph=True)

@@ -54,8 +54,8 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
     ``values`` are float32 inputs. The check compares the outputs and the gradients of their sum
     with those of a run without autocast. It repeats the comparison with backward inside the
-    autocast block, and with bfloat16 inputs, because under autocast an earlier layer can return
-    bfloat16.
+    autocast block. It also tests bfloat16 inputs, because an earlier layer can return bfloat16
+    under autocast.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -242,6 +242,6 @@ EXERCISE = FunctionExercise(
         "The result is converted to float32 although autocast is off. The products before lose the "
         "precision under autocast, so a cast at the end is too late.": _result_in_float32,
     },
-    accepted=("gradient-dtype", "precision"),  # the exercise requires float32 for bfloat16
+    accepted=("gradient-dtype", "precision"),  # the exercise requires float32 for bfloat16 inputs
     checks=(same_under_autocast(*sharp()),),
 )

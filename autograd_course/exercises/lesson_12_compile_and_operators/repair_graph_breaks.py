@@ -1,7 +1,7 @@
 """Repair: graph breaks
 
-1. Read both methods line by line. Which lines need a value, and which lines do something besides
-   computing?
+1. Read both methods line by line. Which lines need the value of a tensor, and which lines do more
+   than compute?
 2. Replace the branch by torch.where, which computes both sides and selects elementwise. Remove the
    counter. Write backward as a formula instead of calling autograd. What is the slope on each of
    the three pieces?
@@ -165,7 +165,7 @@ OTHER = (
 
 
 def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that PyTorch can trace forward as a single graph, and backward as well."""
+    """Check that PyTorch can trace forward and backward, each as a single graph."""
     try:
         with silence():
             backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))

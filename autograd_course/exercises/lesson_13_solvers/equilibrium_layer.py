@@ -46,7 +46,7 @@ def _identity(z: Tensor) -> Tensor:
 
 
 def weak(rng: torch.Generator, n: int) -> Tensor:
-    """Return a weight so small that a fixed point exists even for four times this weight."""
+    """Return a weight so small that a fixed point exists even for four times the weight."""
     weight = normal(rng, n, n)
     return 0.1 * weight / weight.abs().sum(1, keepdim=True)
 
@@ -57,8 +57,8 @@ def linearized(
     """Return the correct fixed point, with the derivative from a different linear system.
 
     ``system`` computes a matrix from the slopes of the tanh (as columns) and ``W``. The correct
-    matrix is ``I - slopes * W``. If ``outside`` is true, the derivative is incorrect in another
-    way: it does not multiply the changes of x and W by the slopes.
+    matrix is ``I - slopes * W``. If ``outside`` is true, the derivative does not multiply the
+    changes of x and W by the slopes, which is another mistake.
     """
 
     def solved(x: Tensor, W: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def by_hand(
     """Return the fixed point with a backward formula that contains a mistake.
 
     ``slope`` replaces the derivative of the tanh. ``sign`` is the sign of the product with W.
-    ``rounds`` limits the rounds of the solver. For the gradient of W, ``turned`` transposes it,
+    ``rounds`` limits the solver's iterations. For the gradient of W, ``turned`` transposes it,
     ``with_x`` computes it from x, and ``mean`` divides it by the number of rows. With
     ``slope_after``, the slope multiplies the product with W. With ``of_x_outside``, x gets the
     gradient of the tanh's output.
@@ -123,7 +123,7 @@ def _slope_of_the_last_round(inputs: Any, g: Tensor) -> Grads:
 
 
 A_ROUND = (
-    8  # PyTorch saves fewer tensors than this for the product, the sum and the tanh in a round
+    8  # in each round, PyTorch saves fewer tensors than this for the product, the sum and the tanh
 )
 
 

@@ -48,14 +48,14 @@ def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with derivatives from a backward pass that uses M instead of E."""
+    """Return the solution with derivatives from a backward that uses M instead of E."""
     E = _root(M.detach(), e.detach())
     change = (M - M.detach()) + torch.sin(M.detach()) * (e - e.detach())
     return E + change / (1 - e.detach() * torch.cos(M.detach()))
 
 
 def undivided(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution, with derivatives from a backward pass that omits the division."""
+    """Return the solution with derivatives from a backward that omits the division."""
     E = _root(M.detach(), e.detach())
     return E + (M - M.detach()) + torch.sin(E) * (e - e.detach())
 

@@ -1,6 +1,6 @@
 """A special function of SciPy
 
-1. SciPy computes the values but no derivative. You know the equation that w solves, so
+1. SciPy computes the values, but not their derivative. You know the equation that w solves, so
    differentiate both sides, as the lesson does for the spring. Also look at the dtype of the array
    that lambertw returns.
 2. lambertw returns complex numbers. Take their real parts, and make a tensor with the dtype and the

@@ -49,7 +49,7 @@ def _with_ones(T: Tensor) -> Tensor:
 
 
 def matrix(rng: torch.Generator, n: int) -> Tensor:
-    """Return a matrix with numbers in both triangles and no number near 0 on the diagonal."""
+    """Return a matrix with numbers in both triangles, and no diagonal element near 0."""
     return normal(rng, n, n) / 2 + torch.diag(1 + positive(rng, n))
 
 
@@ -86,7 +86,7 @@ exchanged = triangular(read=lambda T, lower: _half(T, lower).mT)
 def by_hand(
     of_T: Callable[..., Tensor] = lambda G, U, X, B: -U @ X.mT, *, unsolved: bool = False
 ) -> Callable[..., Any]:
-    """Return the solution with another gradient of T, half of which backward sets to 0.
+    """Return the solution with a different gradient of T, half of which backward sets to 0.
 
     ``of_T`` takes ``grad_output``, U, X and B. If ``unsolved``, the gradient of B is
     ``grad_output``.
@@ -190,5 +190,5 @@ EXERCISE = FunctionExercise(
         without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver for Tᵀ U = G"),
     ),
     causes=(is_right_for_both_halves,),
-    seconds=20.0,  # on a busy machine the threads of LAPACK wait, and a solution takes 30 ms
+    seconds=20.0,  # on a busy machine, the threads of LAPACK wait, and a solution takes 30 ms
 )

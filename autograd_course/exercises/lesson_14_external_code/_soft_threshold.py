@@ -1,4 +1,4 @@
-"""The soft threshold, which learners write as an operator in C++ and then as a Function."""
+"""The soft threshold, which learners write first as a C++ operator and then as a Function."""
 
 from torch import Tensor
 

@@ -67,8 +67,8 @@ SUSPECTS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 def unbalanced(rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return inputs with more positive than negative outputs.
 
-    With equal numbers of both, the sum of the signs would be 0, and some mistakes would look the
-    same.
+    If there were equally many of both, the sum of the signs would be 0, and some mistakes would
+    look the same.
     """
     x = around(rng, (-0.5, 0.5), 4, 6)
     x[0, 0] = x[0, 0].abs()

@@ -39,12 +39,12 @@ def hard(x: Tensor, threshold: float) -> Tensor:
 
 
 def example() -> Tensor:
-    """Return twelve numbers, some below -0.5, some above 0.5, and some between."""
+    """Return twelve numbers: some below -0.5, some above 0.5, and some in between."""
     return torch.arange(-6, 6, dtype=torch.float64).add(0.25).div(4).reshape(3, 4)
 
 
 def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
-    """Check the results for tensors that are not contiguous in memory."""
+    """Check the results for noncontiguous tensors."""
     x = example()
     layouts = {
         "a transposed x": x.t(),
@@ -68,8 +68,8 @@ def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
 def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
     """Check the result for float32.
 
-    The input is the first two elements of a longer tensor. An operator that incorrectly reads
-    doubles then reads no memory outside that tensor.
+    The input is the first two elements of a longer tensor. If an operator incorrectly reads
+    doubles, it therefore reads no memory outside that tensor.
     """
     x = torch.zeros(64, dtype=torch.float32)
     x[0], x[1] = -2.0, 3.0

@@ -1,4 +1,4 @@
-"""Nets for the exercises on export, and batches for these nets."""
+"""Nets for the exercises on export, and input batches."""
 
 import torch
 from torch import Tensor, nn

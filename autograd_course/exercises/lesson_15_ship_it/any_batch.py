@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ship(model: nn.Module, example: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer without a reference."""
+    """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
 OTHERS = (5, 1, 12)  # batch sizes that differ from the example's

@@ -46,7 +46,7 @@ def rows(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def with_a_row_of_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return three rows. All elements of the second row are 0."""
+    """Return three rows, the second of which contains only zeros."""
     weight = rows(rng, 3, 4)
     weight[1] = 0
     return (weight,)
@@ -70,7 +70,7 @@ def truncated(weight: Tensor) -> Tensor:
 
 
 def signed(weight: Tensor) -> Tensor:
-    """Quantize the weight, but scale by the largest element of a row, not its largest magnitude."""
+    """Quantize the weight, but scale by each row's largest element, not its largest magnitude."""
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
     return scales * (weight / scales).round().clamp(-128, 127)
 
@@ -123,7 +123,7 @@ def _largest(weight: Tensor) -> Tensor:
 def scaled(
     scales: Callable[[Tensor], Tensor], *, low: int = -128, eps: bool = True
 ) -> Callable[[Tensor], Tensor]:
-    """Return a quantization with other scales, another smallest integer, or no eps."""
+    """Return a quantization with different scales, a different smallest integer, or no eps."""
 
     def quantized(weight: Tensor) -> Tensor:
         s = scales(weight)

@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer without a reference."""
+    """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
 class Rounding(torch.autograd.Function):
@@ -61,7 +61,7 @@ def detached(x: Tensor) -> Tensor:
 
 
 class Spare(nn.Linear):
-    """A linear layer with an additional parameter that is never used."""
+    """A linear layer with an unused additional parameter."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
@@ -143,7 +143,7 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
 
 
 def _of_one_net(lost: Callable[..., Any], model: Callable[[], nn.Module]) -> Verdict | None:
-    """Return a verdict if the answer finds lost gradients even between two copies of a net."""
+    """Return a verdict if the answer reports lost gradients even for two copies of the same net."""
     net = model()
     names = _names(lost(net, copy.deepcopy(net), batch(EXAMPLE)))
     if isinstance(names, Verdict) or names <= {SPARE}:

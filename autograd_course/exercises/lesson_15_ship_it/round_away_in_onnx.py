@@ -25,11 +25,11 @@ from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_p
 
 
 def translate(x: Any, step: float) -> None:
-    """Declare only the arguments. The trial checks the answer without a reference."""
+    """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
 OPSET = 18
-STEPS = (1.0, 0.25)  # powers of two: halves of a step are exact
+STEPS = (1.0, 0.25)  # powers of two, so that halves of a step are exact
 
 
 def round_away(x: Tensor, step: float) -> Tensor:
@@ -85,7 +85,7 @@ def numbers(step: float) -> Tensor:
 
 
 def is_translated(translation: Callable[..., Any]) -> Verdict | None:
-    """Check the translation operator by operator, and then as part of an exported file."""
+    """Check the translation one operator at a time, and then as part of an exported file."""
     try:
         require_packages("onnx", "onnxruntime", "onnxscript")
     except MissingExtraError as error:
@@ -97,7 +97,7 @@ def is_translated(translation: Callable[..., Any]) -> Verdict | None:
 
 
 def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
-    """Check the values when onnxscript evaluates the translation operator by operator."""
+    """Check the values if onnxscript evaluates the translation one operator at a time."""
     x, symbol = numbers(step), import_module("onnxscript.tensor").Tensor
     try:
         result = translation(symbol(x.numpy()), step)

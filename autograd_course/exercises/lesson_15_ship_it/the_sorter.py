@@ -1,6 +1,6 @@
 """A sorter that learns on
 
-1. The sorter in the lesson met all constraints except one: after the export its first layers got
+1. The sorter in the lesson met all constraints except one: after the export, its first layers got
    gradients of zero. Which implementation of the levels keeps its gradient?
 2. Write an nn.Module with two or three linear layers and levels between them, and a training loop
    with Adam and cross entropy. Then call the function of exercise 1. If the accuracy is too low,
@@ -27,10 +27,10 @@ LEVELS = 4
 
 
 def deliver(images: Tensor, labels: Tensor) -> None:
-    """Declare only the arguments. The trial checks the answer without a reference."""
+    """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
-LAST_DIGITS = 1e-4  # the size of the rounding error by which x + (q - x) differs from q
+LAST_DIGITS = 1e-4  # the rounding error by which x + (q - x) differs from q
 
 
 def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
@@ -92,7 +92,7 @@ def _advice(shipped: nn.Module, held_out: Digits) -> str:
 
 
 def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
-    """Return the names of the loaded program's weight matrices that get no gradient."""
+    """Return the names of the weight matrices in the loaded program that get no gradient."""
     weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
     asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
     loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)

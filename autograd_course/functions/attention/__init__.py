@@ -1,4 +1,4 @@
-"""Attention: untiled, in tiles, and in GPU kernels. All versions are twice differentiable."""
+"""Attention in three versions: untiled, tiled, and as GPU kernels. All are twice differentiable."""
 
 from autograd_course.functions.attention.calls import attention, tiled_attention
 from autograd_course.functions.attention.dropout import dropped

@@ -1,4 +1,4 @@
-"""Check the arguments of an attention call and compute what all versions need from them."""
+"""Check the arguments of an attention call, and derive the values that all versions need."""
 
 import math
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def _mask_fits(mask: Tensor, whole: Sequence[int]) -> None:
 
 
 def groups(q: Tensor, k: Tensor) -> int:
-    """Return the number of query heads that share one head of keys and values."""
+    """Return the number of query heads that share each head of keys and values."""
     return q.shape[-3] // k.shape[-3] if q.dim() > 2 and k.shape[-3] else 1
 
 

@@ -25,7 +25,7 @@ def attention(
 
     :class:`ScaledDotProductAttention` explains the equations. Leading dims broadcast, and ``H`` can
     be a multiple of ``G`` (grouped queries). If a query attends to no key, its output is 0. You can
-    differentiate the result as often as you like.
+    differentiate the result any number of times.
 
     Args:
         q: The queries, ``(..., H, N, E)``.
@@ -113,7 +113,7 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading dims to their common shape. Later checks report mismatched shapes.
+    """Broadcast the leading dims to their common shape. Later checks report mismatched shapes.
 
     ``k`` and ``v`` get the same number of heads (dim -3). A later check requires the number of
     query heads to be a multiple of this number. Expanding the keys and values does not copy them.

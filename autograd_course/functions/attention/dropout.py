@@ -1,4 +1,4 @@
-"""Dropout without a saved mask: a hash of seed and position decides which weights to drop."""
+"""Dropout without a saved mask: a hash of the seed and position decides which weights to drop."""
 
 from typing import TypeVar
 
@@ -13,9 +13,9 @@ FIRST, SECOND = 0x21F0AAAD, 0x735A2D97
 def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tensor:
     """Return a mask of the weights that dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
 
-    The result for an entry depends only on its row, its column and the seed. So you can compute
-    each tile independently, in any order and on any device, and recompute it in backward without a
-    saved mask. Multiply the remaining weights by ``1 / (1 - p)``.
+    The result for an entry depends only on its row, its column and the seed. You can therefore
+    compute each tile independently, in any order and on any device, and recompute it in backward
+    without a saved mask. Multiply the remaining weights by ``1 / (1 - p)``.
 
     The function hashes rows and columns separately. Each pair of a row and a column then needs only
     one more round of hashing, so the work per element is small.

@@ -34,11 +34,11 @@ class TiledAttention(torch.autograd.Function):
     ``l' = r·l + rowsum W``, ``A' = r·A + W V``.
 
     After the last tile, ``O = A / l`` and ``L = m + log l``. If the maximum rises, ``r`` rescales
-    the earlier sums, so nothing is recomputed. Backward processes the tiles column by column. It
-    recomputes ``P = exp(S - L)`` for each tile and accumulates ``dQ``, ``dK`` and ``dV``.
+    the earlier sums, so forward recomputes nothing. Backward processes the tiles column by column.
+    It recomputes ``P = exp(S - L)`` for each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
-    With ``causal``, both passes skip the tiles above the diagonal. In addition to inputs, outputs
-    and gradients, a call needs memory for only a few tiles, however long the sequence is. The only
+    With ``causal``, both passes skip the tiles above the diagonal. Apart from inputs, outputs and
+    gradients, a call needs memory for only a few tiles, however long the sequence is. The only
     tensors that can be as large as ``S`` are ``mask`` and its gradient. Twice differentiable with
     the same memory: backward calls another Function, :class:`TiledAttentionBackward`, whose own
     backward visits each tile once.
@@ -156,8 +156,8 @@ class TiledAttentionBackward(torch.autograd.Function):
     ``dS``, summed where the mask broadcasts.
 
     Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` with respect to ``dQ``, ``dK``, ``dV``
-    and the mask's gradient. It treats ``O`` and ``L`` as inputs. So no term has to wait for the sum
-    over a whole row, and one pass over the tiles is enough. With
+    and the mask's gradient. It treats ``O`` and ``L`` as inputs. Therefore, no term has to wait for
+    the sum over a whole row, and one pass over the tiles is enough. With
 
     ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, the
     gradients are
@@ -171,8 +171,8 @@ class TiledAttentionBackward(torch.autograd.Function):
     ``dO Vᵀ``, ``dO Cᵀ``, the ``P`` in ``Pᵀ dO`` and ``P C``, and the ``X`` in ``X V`` and
     ``Xᵀ dO``.
 
-    For a third derivative, backward uses plain PyTorch operations instead. Autograd then keeps
-    their intermediate results in memory.
+    For a third derivative, backward uses plain PyTorch operations instead. Autograd then keeps the
+    intermediate results of these operations in memory.
 
     Shapes, dtypes and errors are the same as in ``TiledAttention``. The formulas were derived by
     hand. The tests compare them with finite differences and with the derivative that autograd
@@ -307,8 +307,7 @@ def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
     """Compute the second-order gradients with plain operations that autograd can differentiate."""
-    # Use aliases, because the gradient of each of the eight tensors must not include the path from
-    # O and L to q.
+    # Use aliases, so that no gradient of the eight tensors includes the path from O and L to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]

@@ -19,12 +19,12 @@ ELEMENTS = 2**18  # the total number of elements in tiles computed together, one
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile right after its computation: its position, and the tensors in memory at that moment.
+    """A tile that has just been computed: its position, and the tensors in memory at that moment.
 
     ``row`` and ``column`` count blocks of queries (group after group) and blocks of keys. In
     forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
     ``q k v grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet
-    divided by ``sum``. All of these tensors have three dims, and the first one is the head dim.
+    divided by ``sum``. All of these tensors have three dims, the first of which is the head dim.
     They are views of buffers that the next tile overwrites, so an observer must clone the tensors
     that it keeps.
     """

@@ -11,7 +11,7 @@ from autograd_course.functions.attention.dropout import column_words, row_words,
 from autograd_course.functions.attention.tiled import TiledAttentionBackward
 from autograd_course.functions.attention.tiles import Grid
 
-BYTES = 8192  # the size of a block of rows; a GPU older than Ampere has room for only half of it
+BYTES = 8192  # the size of a block of rows; GPUs older than Ampere have room for only half of it
 WIDEST = 128  # the maximum number of features; a product needs blocks of at least 16 rows
 
 
@@ -36,9 +36,9 @@ class TritonAttention(torch.autograd.Function):
 
     Equations, shapes, fully masked rows, the dropout pattern and both outputs are the same as in
     :class:`TiledAttention`. Products of float32 tensors use full float32 precision, not TF32. Each
-    block of rows has its own program, so no sum depends on the order in which the programs run.
-    Therefore two runs give bitwise identical results. Twice differentiable: under ``create_graph``,
-    backward uses :class:`TiledAttentionBackward`.
+    block of rows has its own program, so no sum depends on the order in which the programs run, and
+    two runs give bitwise identical results. Twice differentiable: under ``create_graph``, backward
+    uses :class:`TiledAttentionBackward`.
 
     Args:
         q: The queries, ``(..., H, N, E)``: float16, bfloat16 or float32, on a GPU.

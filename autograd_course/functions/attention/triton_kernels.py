@@ -22,7 +22,7 @@ FIRST, SECOND = tl.constexpr(_FIRST), tl.constexpr(_SECOND)
 
 @triton.jit
 def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
-    """Load some rows of a head. Rows beyond the end of the head are loaded as zeros."""
+    """Load some rows of a head. Fill rows beyond the end of the head with zeros."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -31,7 +31,7 @@ def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
-    """Write some rows of a head. Rows beyond the end of the head are skipped."""
+    """Write some rows of a head. Skip rows beyond the end of the head."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]

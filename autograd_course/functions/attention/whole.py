@@ -33,8 +33,8 @@ class ScaledDotProductAttention(torch.autograd.Function):
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``.
 
     ``D`` equals the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because
-    ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward needs only ``Q``, ``K``, ``V``, ``O`` and ``L``, and
-    forward saves no tensor as large as ``S``.
+    ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. Backward therefore needs only ``Q``, ``K``, ``V``, ``O`` and ``L``,
+    and forward saves no tensor as large as ``S``.
 
     With dropout, the pattern ``Z`` comes from :func:`dropped`, and backward recomputes it from
     ``seed``. With ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``,

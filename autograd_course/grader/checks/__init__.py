@@ -1,4 +1,4 @@
-"""Checks of an exercise's constraints: ``(Function, inputs) -> Finding | None``."""
+"""Checks that test an exercise's constraints: ``(Function, inputs) -> Finding | None``."""
 
 from autograd_course.grader.checks.conduct import (
     CONDUCT,

@@ -1,4 +1,4 @@
-"""Helpers for the checks, for example to call an answer or to create a finding."""
+"""Helpers for the checks, for example for calling an answer or creating a finding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
-    """Return a finding about one of the doctor's rules, with a hint that the exercise provides."""
+    """Return a finding under one of the doctor's rules, with the exercise's own hint."""
     known = RULES[rule]
     return Finding(rule, known.severity, message, evidence, hint, known.lesson)
 

@@ -22,7 +22,7 @@ from autograd_course.calls import takes_ctx
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
-A_FEW = 8  # ctx can hold this many numbers, such as a shape, a slope or a few indices
+A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
 MOST = 2000  # inspect at most this many objects on ctx
 
 
@@ -61,7 +61,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``ctx`` holds no list or array in place of a saved tensor."""
+    """Require that ``ctx`` does not hold a list or an array in place of a saved tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
@@ -79,7 +79,7 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 def _held(value: Any) -> Iterator[Any]:
     """Yield the tensors, arrays and lists of numbers that an attribute of ctx contains.
 
-    The search skips modules and classes, because their parameters are not kept for this call.
+    The search skips modules and classes, because their parameters are not stored for this call.
     """
     # The dict keeps the objects alive, because an id is unique only while the object exists.
     seen: dict[int, Any] = {}
@@ -161,9 +161,9 @@ def no_gradient_through(position: int, name: str) -> Check:
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require backward to compute the gradient from a formula, without calling autograd.
 
-    In an ordinary backward pass, grad mode is off, and autograd saves nothing for another pass. If
-    a backward differentiates its own operations, autograd saves tensors for these operations. The
-    check detects these saved tensors.
+    In an ordinary backward pass, grad mode is off, so autograd saves no tensors for a further pass.
+    If ``backward`` differentiates its own operations, autograd saves tensors for them. The check
+    detects these tensors.
     """
     _, outputs = applied(function, inputs)
     recorded: list[Tensor] = []
@@ -193,9 +193,9 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 def without(*operations: str, use: str) -> Check:
     """Return a check that fails if forward or backward runs any of these operations.
 
-    The check watches the operations that PyTorch runs, so an alias of a built-in does not evade it.
-    ``operations`` are PyTorch's own names for operations in forward and backward, such as ``gelu``.
-    ``use`` describes the code that should replace them.
+    The check watches the operations that PyTorch runs, so an alias of a built-in function cannot
+    evade it. ``operations`` are PyTorch's own names for operations in forward and backward, such as
+    ``gelu``. ``use`` describes the code that should replace them.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

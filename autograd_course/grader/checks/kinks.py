@@ -47,7 +47,7 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
-    """Return a check that requires the same gradient, one of ``slopes``, at all the kinks."""
+    """Return a check that the gradient is the same at all kinks and is one of ``slopes``."""
     asked = " or ".join(f"{slope:g}" for slope in slopes)
 
     @by_values
@@ -72,9 +72,8 @@ def ties_as(
 ) -> Check:
     """Return a check that compares the gradients of tied elements with the reference's gradients.
 
-    The first of the ``inputs`` is a vector with equal or nearly equal elements. The answer reduces
-    this vector to one number. ``beside`` is a sentence about the correct gradient or about the
-    task.
+    The first of the ``inputs`` is a vector with equal or nearly equal elements, which the answer
+    reduces to one number. ``beside`` is a sentence about the correct gradient or about the task.
     """
 
     @by_values
@@ -113,7 +112,7 @@ def _off_convention(asked: str, at: float, got: float) -> Finding:
 
 
 def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Return the first input, a vector, and the gradient of the output's sum."""
+    """Return the first input (a vector) and its gradient if the loss is the sum of the output."""
     given = differentiable(inputs)
     (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
     return given[0].detach(), gradient

@@ -19,7 +19,7 @@ LISTED = 6  # a message lists at most this many tensors of one kind
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require autograd to save only outputs, so that no other tensor stays in memory."""
+    """Require autograd to save only outputs, so that no additional tensor stays in memory."""
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
@@ -61,7 +61,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def _question(kept: Sequence[Kept], excess: int) -> str:
-    """Ask what to leave out, unless a smaller dtype is enough."""
+    """Ask which tensors to omit, or suggest a smaller dtype if that would be enough."""
     wide = [item for item in kept if not item.anyway and item.dtype != torch.bool]
     if wide and excess <= sum(item.bytes - math.prod(item.shape) for item in wide):
         name, size = str(wide[0].dtype).removeprefix("torch."), wide[0].dtype.itemsize
@@ -78,7 +78,7 @@ def _question(kept: Sequence[Kept], excess: int) -> str:
 
 
 def _listed(kept: Sequence[Kept]) -> str:
-    """List the saved tensors in words. Tensors that forward creates come first."""
+    """Describe the saved tensors, starting with those that forward creates."""
     made = _shapes([item for item in kept if not item.anyway])
     given = _shapes([item for item in kept if item.anyway])
     return f"Saved tensors that `forward` creates: {made}. Saved inputs: {given}."
@@ -94,8 +94,8 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
     """Return a check that fails if forward or backward uses more than ``budget`` bytes of memory.
 
     ``budget`` and ``told`` have the same meaning as in :func:`keeps_at_most`. The check counts the
-    tensors that the two passes create: intermediate results, outputs and gradients. The inputs do
-    not count. With ``backward=False``, the check runs only forward.
+    tensors that the two passes create: intermediate results, outputs and gradients. It does not
+    count the inputs. With ``backward=False``, the check runs only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

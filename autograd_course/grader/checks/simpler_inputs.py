@@ -16,12 +16,12 @@ from autograd_course.grader.exercise import Check
 def raises_except_for(
     simpler: Callable[..., tuple[Any, ...] | None], message: str, hint: str
 ) -> Check:
-    """Return a check that explains an exception in backward if simpler inputs raise none.
+    """Return a check that explains an exception in backward if simpler inputs do not raise it.
 
     Args:
         simpler: A callable that takes the inputs as separate arguments and returns simpler inputs.
             It returns ``None`` if there are no simpler inputs.
-        message: What makes the inputs difficult.
+        message: A sentence about what makes the inputs difficult.
         hint: The hint for the learner.
     """
 

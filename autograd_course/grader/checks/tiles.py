@@ -59,5 +59,5 @@ def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
 
 
 def elements(*tensors: Any) -> int:
-    """Return the total number of elements in all tensors. Other values count as 0."""
+    """Return the total number of elements in all tensors. Ignore other values."""
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))

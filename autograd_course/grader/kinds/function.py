@@ -2,8 +2,8 @@
 
 A :class:`Witness` runs the answer. :class:`LocalFunction` runs it in this process, and the
 classroom grader uses a class that runs it in a sandbox. :class:`FunctionOrder` goes through the
-steps below until it finds a mistake, and asks the witness for the results. So both graders follow
-the same rules. Each step uses all samples unless it says otherwise:
+steps below until it finds a mistake, and asks the witness for the results. Therefore, both graders
+follow the same rules. Each step uses all samples unless otherwise noted:
 
 1. Does forward accept the exercise's arguments?
 2. Does forward run, and are its values right? Does backward run? If either one raises an error,
@@ -104,7 +104,7 @@ class Witness(Protocol):
         """Run backward and return its error, or ``None`` if it succeeds."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return a verdict if another required method is missing or is a stub."""
+        """Return a verdict if another required method is missing or a stub."""
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the findings of ``diagnose``."""
@@ -145,8 +145,8 @@ class FunctionOrder:
     def also(self, finding: Finding) -> tuple[str, ...]:
         """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name means that no rule describes the mistake. If the finding shows that the
-        gradients are not reliable, the result is empty, because the later steps need correct
+        An empty name represents a mistake that no rule describes. If the finding shows that the
+        gradients are unreliable, the result is empty, because the later steps need correct
         gradients.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:
@@ -163,11 +163,11 @@ class FunctionOrder:
         return tuple(dict.fromkeys(rule for rule in broken if rule != finding.rule))
 
     def computed(self) -> Verdict | None:
-        """Return a verdict on the first exception or wrong result of forward."""
+        """Return a verdict on the first exception or wrong result in forward."""
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return a verdict on the first of the exercise's constraints that the answer breaks."""
+        """Return a verdict on the first of the exercise's constraints that the answer violates."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -234,9 +234,9 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Return the finding, with a new hint if a check or the gradients reveal the cause."""
+        """Return the finding. Replace its hint if a check or the gradients reveal the cause."""
         for number in range(len(self.exercise.checks), len(self.exercise.every_check)):
-            with contextlib.suppress(Exception):  # the answer may raise its exception again
+            with contextlib.suppress(Exception):  # the answer may raise the same exception again
                 cause = self.witness.checked(number, inputs)
                 if isinstance(cause, Finding) and cause.rule == found.rule:
                     return replace(found, hint=cause.hint)
@@ -252,8 +252,8 @@ class FunctionOrder:
 def _first_cause(failing: Sequence[Finding]) -> Finding | None:
     """Return the first finding that makes the answer fail.
 
-    If an output wrongly gets no gradient, other findings can be consequences of this mistake, so
-    return the first finding about the contract.
+    If an output that should get a gradient gets none, other findings can be consequences of this
+    mistake, so return the first finding about the contract.
     """
     if any(it.rule == "wrong-non-differentiable" for it in failing):
         failing = [it for it in failing if RULES[it.rule].family == "contract"]
@@ -309,7 +309,7 @@ class LocalFunction:
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return a verdict if another required method is missing or is a stub."""
+        """Return a verdict if another required method is missing or a stub."""
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 
@@ -359,7 +359,7 @@ def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool
 
 
 # --------------------------------------------------------------------------------------------------
-# Are forward's values right, and which mistake explains these gradients?
+# Are forward's values right, and which mistake explains the wrong gradients?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -388,7 +388,7 @@ def forward_verdict(
 
 
 def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hint: str) -> Finding:
-    """Return a finding about a wrong result. It shows the inputs at the wrong element's index."""
+    """Return a finding about a wrong result, including the inputs at the wrong element's index."""
     evidence = dict(found.evidence)
     if "index" in evidence:
         names = inspect.signature(exercise.reference).parameters
@@ -473,7 +473,7 @@ _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the 
 
 
 def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
-    """Compare the results for float32 inputs with the reference's results for the same inputs."""
+    """Compare the answer and the reference on the same float32 inputs."""
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))

@@ -20,7 +20,7 @@ from autograd_course.submitted import numbers
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer: numbers, or a string of comma-separated numbers.
 
-    This function runs ``exercise.outcome`` and compares the answer with its results.
+    This function compares the answer with the results of ``exercise.outcome``.
     """
     typed = numbers(answer)
     if typed is None:

@@ -1,8 +1,8 @@
 """Grade a routine, which is a plain function: run it, check its results, and run the trials.
 
-As with Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` asks the witness for the results on each sample and then runs the exercise's
-trials. It stops at the first mistake.
+As for Functions, a witness (:class:`RoutineWitness`) runs the answer in this process or in a
+sandbox. :class:`RoutineOrder` asks the witness for the results on each sample and then runs the
+exercise's trials. It stops at the first mistake.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RoutineWitness(Protocol):
         """Call the function with a sample's inputs and return its result or its exception."""
 
     def tried(self) -> Verdict | Raised | None:
-        """Run the trials and return the verdict of the first one that fails, or an exception."""
+        """Run the trials and return the first verdict on a mistake, or an exception."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class RoutineOrder:
         return Verdict(ResultDiffers(found, known))
 
     def _earlier(self, inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
-        """Yield the samples before this one, each with the right results."""
+        """Yield the earlier samples, each with the right results."""
         for other in before(self.samples, inputs):
             yield copied(other), as_tuple(self.exercise.reference(*copied(other)))
 
@@ -150,12 +150,12 @@ def _raised(came: Raised, known: str = "") -> Verdict:
 
 
 def _beginning(suspect: Routine, inputs: Inputs) -> str:
-    """Return how a report about the suspect's exception begins."""
+    """Return the beginning of a report about the suspect's exception."""
     try:
         suspect(*copied(inputs))
     except Exception as error:
         return told(error, suspect).partition(" (line ")[0].rstrip(".")
-    return "\0"  # no report contains this
+    return "\0"  # text that no report contains
 
 
 def _is_right(suspect: Routine, inputs: Inputs, right: Inputs, exercise: RoutineExercise) -> bool:
@@ -195,7 +195,7 @@ class LocalRoutine:
         return other_container_raised(other, self.exercise) or as_tuple(returned)
 
     def tried(self) -> Verdict | Raised | None:
-        """Run the trials and return the verdict of the first one that fails, or an exception."""
+        """Run the trials and return the first verdict on a mistake, or an exception."""
         for trial in self.exercise.trials:
             try:
                 with self.printed.during():
@@ -237,5 +237,5 @@ def routine_problem(
 
 
 def argument_counts(exercise: RoutineExercise) -> list[int]:
-    """Return how many arguments each sample passes."""
+    """Return the number of arguments in each sample."""
     return [len(inputs) for inputs in exercise.samples().values()]

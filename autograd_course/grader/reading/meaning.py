@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names in the cells. The order of the statements does not matter."""
+    """Return the meaning of the names in the cells, regardless of the order of the statements."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):

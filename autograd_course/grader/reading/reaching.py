@@ -168,7 +168,7 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield functions that access attributes by name, if the code passes them to other code."""
+    """Yield functions that access attributes by name if they are passed to other code."""
     called = node.func if isinstance(node, ast.Call) else None
     for child in ast.iter_child_nodes(node):
         if child is called:

@@ -32,7 +32,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Reading:
-    """Suspicious code in a source. ``forbidden`` code earns no points.
+    """The suspicious code in a source. An answer with ``forbidden`` code earns no points.
 
     ``remarks`` describe code that an instructor should check.
     """
@@ -43,8 +43,8 @@ class Reading:
     def held_against(self, verdict: Verdict) -> Verdict:
         """Return the verdict on an answer with this source. A wrong answer stays wrong.
 
-        Forbidden code becomes the reason only if nothing else is wrong. The instructor always sees
-        the forbidden code.
+        Forbidden code is the reason for the verdict only if nothing else is wrong. The instructor
+        always sees the forbidden code.
         """
         said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))

@@ -28,8 +28,8 @@ _PUBLISHED = "autograd_course.functions"
 def source_of(answer: Any) -> list[str]:
     """Return cells that contain the code of an answer and define the names that it uses.
 
-    The cells do not contain code from libraries or from the course, or code without a known source.
-    For each import and each data object, one line defines the name.
+    The cells contain neither library code nor the course's own code, nor code with an unknown
+    source. For each import and each data object, one line defines the name.
     """
     bindings: dict[str, str] = {}
     sources: dict[int, str] = {}

@@ -1,4 +1,4 @@
-"""Find state that a Function keeps between calls: in globals, classes, defaults or closures."""
+"""Find state that a Function keeps between calls in globals, classes, defaults or closures."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ class _Stored:
 def _hides(node: ast.AST, read: bool = False) -> bool:
     """Return whether the value of an expression contains a function or an iterator.
 
-    An iterator is harmless if a call such as ``list`` has ``read`` it, because only its elements
-    remain.
+    An iterator is harmless if a call such as ``list`` consumes it (``read``), because only its
+    elements remain.
     """
     if isinstance(node, ast.Lambda):
         return not read  # such as a sort's key function
@@ -146,7 +146,7 @@ def _hides(node: ast.AST, read: bool = False) -> bool:
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
-    """Yield all nodes of a function. Nested functions are included, but not their bodies."""
+    """Yield all nodes of a function, including nested functions but not their bodies."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop(0)

@@ -1,4 +1,4 @@
-"""Tables of the code that answers may use and of forbidden code, with the reasons."""
+"""Tables of the code that answers may use, and of forbidden code with the reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
     ),
 }  # fmt: skip
-# The parts of these modules that an answer may use. Only older notebooks use the first line.
+# The parts of these modules that an answer may use. The first line is for older notebooks.
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",

@@ -21,7 +21,7 @@ Net = Callable[[Tensor], Any]
 def learns_binary_digits(asked: float) -> Trial:
     """Return a trial that tests ``train(images, labels) -> net``.
 
-    The network must multiply only by -1 and +1. It must have learned these weights. It must
+    The network must multiply only by -1 and +1, and it must have learned these weights. It must
     correctly classify at least the fraction ``asked`` of the held-out digits.
     """
 
@@ -59,7 +59,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 
 
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
-    """Check the weights that the network multiplies by. Its parameters can have any values."""
+    """Check the weights by which the network multiplies. Its parameters can have any values."""
     half = len(images) // 2
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:

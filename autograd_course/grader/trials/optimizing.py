@@ -45,7 +45,7 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record the gradient and signs of each parameter that has two or more dims."""
+        """Record the gradient and the signs of each parameter that has two or more dims."""
         for parameter in (p for group in optimizer.param_groups for p in group["params"]):
             if parameter.dim() > 1:
                 self._watched(parameter).look()

@@ -35,8 +35,8 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
     """Yield the weight of each product that a network runs, in order.
 
     The weight is the factor that does not change when the data changes. ``one`` and ``other`` are
-    two batches of the same shape. If both factors are equal for both batches, the product does not
-    depend on the data.
+    two batches of the same shape. If neither factor changes, the product does not depend on the
+    data.
     """
     for same, _ in _told_apart(net, one, other):
         if len(same) == 1:
@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """For each product with a weight, in order, yield the other factor, computed from ``one``."""
+    """For each product with a weight, in order, yield the other factor for the batch ``one``."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
