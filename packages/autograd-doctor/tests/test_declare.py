@@ -223,3 +223,11 @@ def test_a_report_of_what_may_be_meant_tells_how_to_declare_it(
     monkeypatch.chdir(tmp_path)
 
     assert how in " ".join(verdict(function, tmp_path, "")[1].split())
+
+
+def test_a_report_names_the_surrogate_and_does_not_ask_for_another() -> None:
+    report = " ".join(str(diagnose(Sign, X, surrogate=lambda x: 2 * x)).split())
+
+    assert "times the gradient of the surrogate" in report
+    assert ", the surrogate's gradient" in report
+    assert "if meant" not in report
