@@ -555,6 +555,7 @@ def test_the_result_is_data(result: ProgramDiagnosis) -> None:
     assert (half["calls"], half["differentiated"], half["ok"]) == (4, True, False)
     assert half["findings"][0]["rule"] == "constant-factor"
     assert half["new"] == ["constant-factor"]
+    assert half["findings"][0]["repair"]["changes"][0]["after"]
     assert (square["ok"], square["findings"]) == (True, [])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from autograd_doctor.errors import WrongGradientError
-from autograd_doctor.finding import Finding, without_search
+from autograd_doctor.finding import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -111,7 +111,8 @@ class Diagnosis:
 
         if not any(finding.search for finding in self.findings):
             raise NotImplementedError  # so that IPython displays it like any other object
-        verdict = replace(self, findings=without_search(self.findings))
+        bare = (replace(finding, search=None, trace=None) for finding in self.findings)
+        verdict = replace(self, findings=tuple(bare))
         show: Any = display.display
         show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)
         if self.repair or any(finding.clue for finding in self.findings):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from copy import copy
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -106,5 +107,8 @@ class Finding:
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings without the callables that search for their repairs and clues."""
-    return tuple(replace(finding, search=None, trace=None) for finding in findings)
+    """Return the findings without the callables that search for their repairs and clues.
+
+    The result keeps repairs and clues that are already known.
+    """
+    return tuple(map(copy, findings))

@@ -272,6 +272,7 @@ class _Patient:
         finding_lists = [diagnosis.findings for _, diagnosis in self.diagnoses]
         findings = tuple({it.rule: it for found in finding_lists for it in found}.values())
         order = {"error": 0, "warning": 1, "info": 2}
+        report = self._report()  # searches for the repairs, which the findings then keep
         return FunctionVerdict(
             module,
             name,
@@ -279,7 +280,7 @@ class _Patient:
             self.seen.calls,
             self.seen.differentiated,
             without_search(sorted(findings, key=lambda it: order[it.severity])),
-            report=self._report(),
+            report=report,
             declared=self.declaration.words if self.declaration else (),
             why_not=self._why_not(seconds, interrupted),
             examined=len(self.diagnoses),
