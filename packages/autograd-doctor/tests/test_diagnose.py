@@ -571,6 +571,55 @@ def _(x: Tensor) -> Tensor:
 reverse.register_autograd(lambda ctx, grad_output: reverse(grad_output))
 
 
+def operator(name: str, forward: Any, fake: Any) -> Any:
+    """Return a custom operator for sin, with this implementation and this fake implementation."""
+
+    def sine(x: Tensor) -> Tensor:
+        return forward(x)
+
+    made = torch.library.custom_op(f"tests::{name}", sine, mutates_args=())
+    if fake is not None:
+        made.register_fake(fake)
+    made.register_autograd(
+        lambda ctx, grad_output: (grad_output * ctx.saved_tensors[0].cos()).to(grad_output.dtype),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    return made
+
+
+def in_float64(x: Tensor) -> Tensor:
+    return x.double().sin()
+
+
+def transposed(x: Tensor) -> Tensor:
+    return x.mT.contiguous().sin().mT
+
+
+OPERATORS = {
+    "float64": (in_float64, torch.empty_like, "with dtype float64, but its fake implementation"),
+    "strides": (transposed, torch.empty_like, "with strides (1, 3), but its fake implementation"),
+    "shape": (torch.sin, lambda x: x[0].clone(), "with shape (3, 4), but its fake implementation"),
+    "no_fake": (torch.sin, None, "because it has no fake implementation"),
+    "reads": (
+        torch.sin,
+        lambda x: x.clone() if x.sum() > 0 else 2 * x,
+        "because its fake implementation raises",
+    ),
+    "right": (torch.sin, torch.empty_like, ""),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_fake_implementation_is_compared_with_its_operator(name: str) -> None:
+    forward, fake, says = OPERATORS[name]
+    diagnosis = diagnose(operator(name, forward, fake), X.float(), level="full")
+
+    told = [it for it in diagnosis.findings if it.rule == "compile-mismatch"]
+    assert diagnosis.ok
+    assert bool(told) == bool(says)
+    assert not told or says in told[0].message
+
+
 def test_a_report_on_a_custom_operator_says_nothing_about_pytorchs_own_function() -> None:
     diagnosis = diagnose(reverse, torch.randn(5), level="full")
 

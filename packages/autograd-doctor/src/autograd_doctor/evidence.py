@@ -436,6 +436,19 @@ class Float32Steps:
     ratio: float
 
 
+@dataclass(frozen=True)
+class FakeCall:
+    """A call to an operator's fake implementation, compared with a real call.
+
+    ``differences`` holds the position of an output, what differs there (such as ``"dtype"``), its
+    value in the fake call, and its value in the real call. ``failure`` is the error that the fake
+    call raised.
+    """
+
+    differences: tuple[tuple[int, str, str, str], ...] = ()
+    failure: Failure | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Contract:
     """Observations about autograd's contract, except for the values of gradients.
@@ -526,6 +539,7 @@ class Variants:
     comparisons: tuple[Comparison, ...] = ()
     extremes: tuple[Extreme, ...] = ()
     float32_steps: Float32Steps | None = None
+    fake_call: FakeCall | None = None
     interleaved: VjpResult | None = None
 
 

@@ -60,8 +60,10 @@ class _FirstCalls(_Watcher):
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Keep copies of the arguments."""
-        if function not in self.found and not kwargs and _gets_gradient(args):
+        """Keep copies of the arguments. Leave out the Functions that PyTorch makes for operators."""
+        if function in self.found or function.__module__ == "torch._library.autograd":
+            return
+        if not kwargs and _gets_gradient(args):
             copies = tuple(map(_copy, args))
             self.found[function] = InnerCall(function, copies, self._around.passed(args))
 

@@ -60,6 +60,11 @@ class Subject:
         )
 
     @property
+    def is_operator(self) -> bool:
+        """Whether the subject is an operator, such as one made by ``torch.library.custom_op``."""
+        return self.function is None and _schema_of(self.call) is not None
+
+    @property
     def backward_source(self) -> str:
         """The source code of ``backward``, or ``""`` if it is unknown."""
         if self.function is None:

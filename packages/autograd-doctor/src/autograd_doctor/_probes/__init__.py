@@ -40,6 +40,7 @@ from autograd_doctor._probes.state import (
 from autograd_doctor._probes.transforms import (
     autocast,
     compiled,
+    fake_implementation,
     forward_mode,
     reverse_over_forward,
     vmapped,
@@ -71,6 +72,7 @@ STANDARD: tuple[Probe, ...] = (
     forward_mode,
     reverse_over_forward,
     vmapped,
+    fake_implementation,
     wasted_gradients,
     kept,
 )

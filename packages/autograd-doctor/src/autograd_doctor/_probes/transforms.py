@@ -32,7 +32,7 @@ from autograd_doctor._probes.comparison import (
     definitions,
     output_names,
 )
-from autograd_doctor.evidence import Comparison, Evidence, Failure
+from autograd_doctor.evidence import Comparison, Evidence, Failure, FakeCall
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
@@ -380,6 +380,72 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
     session.subject.begin(())
     batched = torch.func.vmap(floats, layout.in_dims, randomness="same")
     return Run(leaves, args, batched(*args))
+
+
+# --------------------------------------------------------------------------------------------------
+# Compare the fake implementation of an operator with a real call, in the caller's own dtypes.
+# --------------------------------------------------------------------------------------------------
+
+
+def fake_implementation(session: Session, evidence: Evidence) -> Evidence:
+    """If the subject is an operator, compare what its fake implementation says with a real call.
+
+    ``torch.compile`` and ``torch.export`` trust the fake implementation and never check it.
+    """
+    if not session.subject.is_operator:
+        return evidence
+    inputs = session.in_own_dtypes() or session.inputs
+    real = attempt(lambda: as_tuple(session.call(fresh(inputs, ())[1])))
+    if isinstance(real, Failure):
+        return evidence
+    fake = attempt(lambda: _faked(session, inputs))
+    seen = (
+        FakeCall(failure=fake)
+        if isinstance(fake, Failure)
+        else FakeCall(tuple(_differences(fake, real)))
+    )
+    return replace(evidence, variants=replace(evidence.variants, fake_call=seen))
+
+
+def _faked(session: Session, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # for sizes that depend on values
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    args = [mode.from_tensor(v, static_shapes=True) if isinstance(v, Tensor) else v for v in inputs]
+    with mode:
+        return as_tuple(session.subject.call(*args))
+
+
+def _differences(fake: Sequence[Any], real: Sequence[Any]) -> Iterator[tuple[int, str, str, str]]:
+    for k, (one, other) in enumerate(zip(fake, real, strict=False)):
+        if isinstance(one, Tensor) and isinstance(other, Tensor):
+            for what, has in (
+                ("shape", _shape),
+                ("dtype", lambda t: str(t.dtype).removeprefix("torch.")),
+                ("device", lambda t: t.device.type),
+                ("strides", _strides),
+            ):
+                if (said := has(one)) != (found := has(other)) and "?" not in said:
+                    yield k, what, said, found
+                    break  # other strides follow from another shape
+
+
+def _shape(tensor: Tensor) -> str:
+    return _numbers(tensor.shape)
+
+
+def _strides(tensor: Tensor) -> str:
+    """Return the strides of the dims with several elements, because the others do not matter."""
+    if any(not isinstance(n, int) or n == 0 for n in tensor.shape):
+        return "?"
+    return _numbers([s for s, n in zip(tensor.stride(), tensor.shape, strict=True) if n > 1])
+
+
+def _numbers(sizes: Sequence[Any]) -> str:
+    """Format sizes. A size that depends on values is "?"."""
+    known = [str(size) if isinstance(size, int) else "?" for size in sizes]
+    return f"({', '.join(known)}{',' * (len(known) == 1)})"
 
 
 # --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from autograd_doctor._rules.rule import (
     furthest,
     raised,
     rule,
+    what_was_raised,
 )
 from autograd_doctor.evidence import Comparison, Evidence, Failure
 from autograd_doctor.formatting import element, listed, number, plain, quoted
@@ -172,6 +173,32 @@ def _vmap_hint(comparison: Comparison) -> str:
 )
 def compile_mismatch(evidence: Evidence) -> Match | None:
     comparison = next(comparisons(evidence, "compile"), None)
+    fake = evidence.variants.fake_call
+    for output, what, said, found in fake.differences if fake else ():
+        which = "the output" if len(evidence.forward.outputs) == 1 else f"output {output}"
+        return Match(
+            f"the operator returns {which} with {what} {found}, but its fake implementation says "
+            f"{said}. `torch.compile` and `torch.export` trust the fake implementation, so their "
+            "code raises an error or computes wrong numbers.",
+            {"output": output, "differs": what, "fake": said, "real": found},
+            hint="Make both agree in shape, dtype, device and strides. For example, end the "
+            "operator with `torch.empty_like(x).copy_(result)` if its fake implementation returns "
+            "`torch.empty_like(x)`. `torch.library.opcheck` also checks this.",
+        )
+    if fake and fake.failure and comparison and comparison.failure:
+        missing = "no fake impl" in fake.failure.text
+        why = (
+            "it has no fake implementation."
+            if missing
+            else f"its fake implementation {what_was_raised(fake.failure)}"
+        )
+        return Match(
+            f"`torch.compile` cannot trace the operator, because {why}",
+            raised(fake.failure),
+            hint="Register a fake implementation with `register_fake`. It must return empty "
+            "tensors with the shape, dtype, device and strides of the result, and must not read "
+            "values.",
+        )
     if comparison is None or comparison.failure is None:
         return disagreement(evidence, "compile")
     return Match(
@@ -247,4 +274,13 @@ def func_incompatible(evidence: Evidence) -> Match | None:
     after=("contract", "linearity", "values", "layout"),
 )
 def autocast(evidence: Evidence) -> Match | None:
-    return disagreement(evidence, "autocast")
+    found = disagreement(evidence, "autocast")
+    if found and "::" in evidence.subject:
+        return replace(found, hint=OF_OPERATORS)
+    return found
+
+
+OF_OPERATORS = (
+    "Call `register_autocast(device_type, torch.float32)` on the operator, so that it runs in "
+    "float32."
+)
