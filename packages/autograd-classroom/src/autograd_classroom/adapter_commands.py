@@ -124,7 +124,7 @@ def again(
 
 
 def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
-    """Return the requested exercises. If one of them is unknown, exit with an error message."""
+    """Return the requested exercises. Exit with an error message if one of them is unknown."""
     from autograd_classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:

@@ -20,14 +20,14 @@ _SEED = re.compile(r"[0-9]{1,60}")
 
 
 class NoVerdictError(CourseError):
-    """Raised when the requested verdict is missing or damaged in the gradebook.
+    """Raised when the requested verdict is missing from the gradebook or damaged.
 
     The message is a single sentence.
     """
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
-    """Grade a stored answer again with the same seed. Return whether the verdict is the same.
+    """Grade a stored answer again with the same seed, and return whether the verdict is the same.
 
     Also print the answer's code, the seed and the new verdict.
 

@@ -41,7 +41,7 @@ KNOWN = (
 def executor(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
 ) -> Iterator[Executor]:
-    """Provide an executor: a Dask cluster if a scheduler is given, otherwise local workers.
+    """Provide an executor. It uses a Dask cluster if a scheduler is given, otherwise local workers.
 
     ``template`` is a running sandbox template. Each local worker gets a fork of it.
 
@@ -81,9 +81,9 @@ def grade(
     *,
     resume: bool,
 ) -> bool:
-    """Grade the pending answers and write reports. Return whether every answer was graded.
+    """Grade the pending answers and write reports. Return whether grading was complete.
 
-    The return value is also false if a submitted file could not be graded.
+    Grading is incomplete if the grader failed on an answer or if a submitted file was rejected.
     """
     with open_for_grading(places, about) as book:
         run = book.begin(INDEX.values(), grader_version(), resume=resume)
@@ -135,7 +135,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read the submitted files and print their number. Return false if a file was rejected."""
+    """Read the submitted files and print how many there are. Return false if any was rejected."""
     with console.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -157,7 +157,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Exec
 
 
 def _changed(book: Gradebook) -> Iterator[str]:
-    """Yield a line that lists the answers whose code has changed since they were graded by hand."""
+    """Yield a line listing the answers whose code has changed since they were graded by hand."""
     changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
@@ -165,7 +165,7 @@ def _changed(book: Gradebook) -> Iterator[str]:
 
 
 def _late(book: Gradebook) -> Iterator[str]:
-    """Yield a line that lists the students who handed in late, with their late days."""
+    """Yield a line that lists the students with late work and their late days."""
     if late := book.late():
         named = ", ".join(f"{name} ({some(days, 'day')})" for name, days in late.items())
         yield f"{some(len(late), 'student')} handed in late: {named}."
@@ -194,7 +194,7 @@ UNMATCHED = {
 
 
 def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
-    """Yield a line about the rows that a site cannot match.
+    """Yield a line about the rows that a course site cannot match to a student.
 
     If a site cannot match any row, the class probably does not use this site. In this case, yield
     a line only if the caller requested the site's format.
@@ -208,9 +208,9 @@ def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that lists the students who have not passed an exercise.
 
-    These include students whose file could not be read, students who handed in a different lesson,
-    and students on the roster who handed in nothing. If no student handed in the exercise, the line
-    says so.
+    These include students whose file was unreadable, students who handed in only a different
+    lesson, and students on the roster who handed in nothing. If no student handed in the exercise,
+    the line states this.
     """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     passed = {score.student for score in scores if score.is_passed}
@@ -223,7 +223,7 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
-    """Print the problems with files and a table of results. Return the tallies in the table.
+    """Print problems with files and a table of results. Return the tallies that the table shows.
 
     The table has a row for each exercise in ``only``, or for all exercises if ``only`` is empty.
     """
@@ -253,7 +253,7 @@ def short(path: Path) -> Path:
 
 
 def some(count: int, what: str) -> str:
-    """Return a number with its noun, as in ``3 notebooks``."""
+    """Return a number and its noun, as in ``3 notebooks``."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 

@@ -39,7 +39,7 @@ def progress() -> Iterator[Progress]:
 
 
 def summary(tallies: Iterable[Tally]) -> Table:
-    """Return a table with a row for each exercise. A rare status has a column only if it occurs."""
+    """Return a table with a row for each exercise. Omit rare statuses that do not occur."""
     known = list(tallies)
     rare = {"grader failed", "settled", ""} - {
         s for t in known for s, count in t.counts.items() if count
@@ -61,7 +61,7 @@ def _frequent(tally: Tally) -> str:
 
 
 def remarks(problems: Iterable[Problem]) -> Iterator[str]:
-    """Yield a line for each of the first problems, and a line that counts the others."""
+    """Yield a line for each of the first problems and a line with the number of other problems."""
     known = list(problems)
     for problem in known[:_NAMED]:
         yield f"{problem.source}: {problem.message}"
@@ -70,10 +70,10 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def say(text: str = "") -> None:
-    """Print a line to standard output. If the output pipe is closed, print nothing.
+    """Print a line to standard output, unless the output pipe is closed.
 
-    For example, ``| head`` closes the pipe early. The command then continues, because it writes its
-    results to files.
+    For example, ``| head`` closes the pipe early. The command then continues, because it also
+    writes its results to files.
     """
     try:
         typer.echo(text)

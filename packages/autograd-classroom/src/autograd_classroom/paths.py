@@ -25,7 +25,7 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return the given paths. Replace ``None`` with a default path next to the submissions.
+        """Return the given paths, but replace ``None`` with a default path next to the submissions.
 
         Raises PlaceError if the gradebook or the reports would be inside the submissions folder.
         """

@@ -1,4 +1,4 @@
-"""Convert a finding's picture to plain data and back. The picture shows two Jacobians."""
+"""Convert a finding's picture, which shows two Jacobians, to plain data and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 PICTURE = "jacobians"  # the picture's key in the evidence
 _MOST = 16  # maximum number of rows and columns; a gradebook holds thousands of pictures
 _LONGEST = 1 << 31  # maximum size of a tensor dimension
-_DIGITS = 3  # number of significant digits; this is enough for the shades in a picture
+_DIGITS = 3  # number of significant digits; enough for the shades in a picture
 
 
 def as_data(pair: Jacobians) -> dict[str, Any]:

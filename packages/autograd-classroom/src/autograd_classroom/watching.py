@@ -1,4 +1,4 @@
-"""Grade submissions as they arrive: watch a folder, and grade the new answers in it."""
+"""Grade submissions as they arrive, by watching a folder and grading the new answers in it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ SETTLING = 0.04  # seconds between a change and the next check
 
 
 def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
-    """Yield once at the start, and then whenever files have been added, changed or removed.
+    """Yield at the start, and then each time after files have been added, changed or removed.
 
-    A change counts only when two checks in a row find the folder in the same state, because a
-    program may write a file in several steps. The checks use ``stat``, because change notifications
+    A program may write a file in several steps, so a change counts only after two checks in a row
+    have found the folder in the same state. The checks use ``stat``, because change notifications
     do not work on network drives or in containers.
     """
     graded: Listing | None = None
@@ -51,8 +51,8 @@ def watch(
 ) -> None:
     """After each change, grade new answers, print one line per new verdict, and write reports.
 
-    Each verdict is in the gradebook before the next answer is judged. After a crash, the next call
-    continues with the remaining answers.
+    Record each verdict in the gradebook before judging the next answer. After a crash, the next
+    call continues with the remaining answers.
     """
     with open_for_grading(places, about) as book:
         known: Known = {}

@@ -93,7 +93,7 @@ _PAGE = """<!doctype html>
 def as_json(diagnosis: Diagnosis) -> str:
     """Return the diagnosis as JSON.
 
-    Infinity and nan become strings, because JSON cannot represent them as numbers.
+    Convert infinity and nan to strings, because JSON numbers cannot represent them.
     """
     return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
 
@@ -109,7 +109,7 @@ def _plain(value: Any) -> Any:
 def as_page(diagnosis: Diagnosis) -> str:
     """Return the report and the five steps as an HTML page without scripts.
 
-    The page follows the reader's light or dark mode.
+    The page adapts to the reader's light or dark mode.
     """
     title = escape(f"{diagnosis.subject}: gradients")
     steps = five_steps.as_html(diagnosis.steps) if diagnosis.steps else ""

@@ -95,7 +95,7 @@ def examined(
 
 
 def without_time(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence that lists the probes that ``diagnose`` skipped for lack of time."""
+    """Yield a sentence listing the probes that ``diagnose`` skipped for lack of time."""
     if names := evidence.left_out:
         yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
 
@@ -117,7 +117,7 @@ def without_cpu(evidence: Evidence) -> Iterator[str]:
 
 
 def without_half(args: Sequence[Any]) -> Iterator[str]:
-    """Yield a sentence for each 16-bit floating-point dtype among the inputs of the example."""
+    """Yield a sentence for each 16-bit floating-point dtype among the example's inputs."""
     dtypes = {it.dtype for it in args if isinstance(it, Tensor)}.intersection(SHORT)
     for name in sorted(str(dtype).removeprefix("torch.") for dtype in dtypes):
         yield f"no values in {name}: the inputs are converted to float64 and float32"
@@ -143,8 +143,8 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each gradient that ``diagnose`` did not compare with expected values.
 
-    ``seen`` holds the evidence from the caller's example, followed by the evidence from other
-    inputs.
+    ``seen`` starts with the evidence from the caller's example. The evidence from other inputs
+    follows.
     """
     if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined. {reason}"
@@ -165,7 +165,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Explain why ``diagnose`` compared no gradient. Return ``""`` if it compared at least one."""
+    """Explain why ``diagnose`` did not compare any gradient. Return ``""`` if it compared one."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))
@@ -210,7 +210,7 @@ def _float64_alone(stage: str, failure: Failure) -> str:
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:
-    """Return the declared rule that leaves the expected gradient of an input unknown."""
+    """Return the declared rule that makes the expected gradient of an input unknown."""
     for rule in LEAVES_VALUES_OPEN:
         finding = RULES[rule](evidence) if rule in intentional else None
         if finding is not None and name in finding.evidence.get("inputs", ()):
@@ -219,7 +219,7 @@ def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> s
 
 
 def _compared(evidence: Evidence, slot: int) -> bool:
-    """Whether at least one element of a gradient was compared. True for an empty gradient."""
+    """Return whether ``diagnose`` compared any element of a gradient, or the gradient is empty."""
     if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
     if evidence.values.inexact:

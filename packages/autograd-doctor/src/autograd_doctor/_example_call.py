@@ -1,12 +1,12 @@
 """The arguments of the call that ``check`` examines.
 
-The arguments come from a string, from user code or from a sampler. A string describes all
+The arguments come from a string, from user code or from a sampler. The string describes all
 arguments, as in ``f64[3,4] i64[5]<4 0.5``.
 
 Spaces separate the arguments. Each argument is a tensor or a literal.
 
 ================  ============================================================================
-``f64[3,4]``      standard normal numbers, also for both parts of complex numbers
+``f64[3,4]``      standard normal numbers, including both parts of complex numbers
 ``f64[]``         a tensor without dimensions
 ``f64[3]>0``      above 0 (or another number): 0 + exp(z), where z is standard normal
 ``f64[3]<1``      below 1: 1 - exp(z)
@@ -52,7 +52,7 @@ DIGITS = (0, 10)  # the default range of integers: 0 to 9
 class Draw:
     """The description of a random tensor.
 
-    If ``low`` and ``high`` are given, all elements lie between them.
+    If ``low`` and ``high`` are given, all elements are between them.
 
     If ``const`` is true, ``diagnose`` does not differentiate with respect to this tensor.
     """
@@ -94,7 +94,7 @@ class Draw:
 
 
 # --------------------------------------------------------------------------------------------------
-# A text that describes the arguments.
+# A string that describes the arguments.
 # --------------------------------------------------------------------------------------------------
 
 DTYPES = {
@@ -110,7 +110,7 @@ DTYPES = {
 }
 MOST_ELEMENTS = 10**7
 
-# An argument contains spaces only after const, in quotes, and in brackets (one level of nesting).
+# An argument can contain spaces only after const, in quotes, or in brackets (nested at most once).
 _ARGUMENT = re.compile(
     r"""(?:const\s+)?(?:'[^']*'|"[^"]*"|\((?:[^()]|\([^()]*\))*\)|\[[^\[\]]*\]|\S)+"""
 )
@@ -241,7 +241,7 @@ def example(
 ) -> tuple[Any, ...]:
     """Return the arguments from ``--inputs``, or the first arguments that the sampler draws.
 
-    Raises :class:`NotUnderstoodError` if arguments are missing, because this mistake is in the
+    Raises :class:`NotUnderstoodError` if arguments are missing, because the mistake is in the
     command line and not in the Function.
     """
     if text is not None:

@@ -1,4 +1,4 @@
-"""The inputs that ``diagnose`` passes to a Function: the example and variations of it."""
+"""The inputs that ``diagnose`` passes to a Function. They are the example and its variations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# Special values that replace elements of an example. A value with the number n replaces one in n
+# Special values that replace elements of an example. A value that maps to n replaces one in n
 # elements.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
@@ -154,9 +154,9 @@ def in_double(value: Any) -> Any:
 def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -> list[Any]:
     """Return the arguments of a call in float64 or complex128.
 
-    An argument can itself be a dtype, which selects the precision of the call. If it is the dtype
-    of one of the tensors, it also becomes float64 or complex128. ``own`` holds the dtypes of the
-    caller's tensors, if they differ from the dtypes in ``case``.
+    An argument can itself be a dtype, which selects the precision of the call. If it matches the
+    dtype of one of the tensors, also replace it with float64 or complex128. ``own`` holds the
+    dtypes of the caller's tensors, if they differ from those in ``case``.
     """
     doubled = [in_double(value) for value in case]
     dtypes = zip(own or own_dtypes(case), doubled, strict=True)
@@ -172,10 +172,10 @@ def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     """Return random inputs with the same ranges, signs and structures as the example.
 
-    If every element of one tensor is below the corresponding element of another tensor, as for a
-    lower bound, keep this order. Tensors that need no gradient keep their values, because
-    ``backward`` might be correct only for these values. Examples are targets that sum to one,
-    masks, and the cosines of a rotation.
+    If every element of one tensor is less than the corresponding element of another tensor, keep
+    this order. An example is a tensor of lower bounds. Tensors that need no gradient keep their
+    values, because ``backward`` might be correct only for these values. Examples are targets that
+    sum to one, masks, and the cosines of a rotation matrix.
     """
     places = wanted(case)
     found = [another(in_double(v), rng) if i in places else v for i, v in enumerate(case)]
@@ -192,7 +192,10 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def hides_mistakes(value: Any) -> bool:
-    """Whether a number can hide a mistake: a factor of 1 or a term of 0 changes no gradient."""
+    """Return whether a number can hide a mistake.
+
+    A factor of 1 or a term of 0 does not change any gradient.
+    """
     return type(value) is float and value in OTHER_NUMBERS
 
 
@@ -207,7 +210,7 @@ OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # also valid as probabilities
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     """Insert 0, 1, -1 and two equal values into the example, if its range allows them.
 
-    Formulas most often divide by zero at such inputs.
+    With such inputs, formulas are most likely to divide by zero.
     """
     places = wanted(case)
     return tuple(
@@ -243,11 +246,11 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
-    """Move the elements that lie at kinks away from zero, by 0.1 to 0.2 times the typical
-    magnitude.
+    """Move each element at a kink.
 
-    A tensor with a structure does not change, because moving a single element would break the
-    structure.
+    The element moves away from zero by 0.1 to 0.2 times the typical magnitude.
+
+    A tensor with a structure does not change, because moving a single element would break it.
     """
     if kinks is None or not len(kinks) or structure_of(value) is not None:
         return value

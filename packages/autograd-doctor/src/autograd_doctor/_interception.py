@@ -3,8 +3,8 @@
 While a watcher is active, this module replaces the code object of ``Function.apply``, not the
 attribute. An alias such as ``square = Square.apply`` refers to the function with this code object,
 so watchers also see calls through older aliases. If ``apply`` is not written in Python, or is not
-the expected function, the module replaces the attribute instead. Watchers then see calls only
-through aliases that are created later.
+the expected function, the module replaces the attribute instead. In that case, watchers miss calls
+through aliases that already exist.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watcher(Protocol):
         """
 
     def compiled(self, function: type[Function]) -> None:
-        """Record that ``torch.compile`` traces a call. In this case, ``apply`` does not run."""
+        """Record that ``torch.compile`` traces a call, so ``apply`` does not run."""
 
     def failed(self, error: Exception) -> None:
         """Record that another method of this watcher raised an error."""
@@ -226,7 +226,7 @@ def _uninstall() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Calls that torch.compile traces. The Function then runs as part of a graph, not through apply.
+# Calls that torch.compile traces. The Function then runs in a compiled graph, not through apply.
 # --------------------------------------------------------------------------------------------------
 
 _DYNAMO = "torch._dynamo.variables.misc"

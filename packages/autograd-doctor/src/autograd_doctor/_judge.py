@@ -16,10 +16,10 @@ def judge(
 ) -> tuple[Finding, ...]:
     """Return all findings, except intended ones and those that another finding explains.
 
-    Errors come before warnings. Findings of the same severity follow the order of the rules, so
-    that the cause comes first. A rule in ``skip_rules`` does not run, so it explains no other
-    finding. An ``intentional`` rule explains two kinds of findings: findings that describe the same
-    behavior under another name, and findings about results that differ by design.
+    Errors come before warnings. Findings of the same severity are in the order of their rules,
+    which puts the cause first. A rule in ``skip_rules`` does not run, so it cannot explain other
+    findings. An ``intentional`` rule explains two kinds of findings: findings that describe the
+    same behavior under another name, and findings about results that differ by design.
     """
     skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []
@@ -44,7 +44,7 @@ def judge(
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:
-    """Return the rules that require a linear backward, if ``backward`` is never linear."""
+    """If ``backward`` is never linear, return the rules that require it to be linear."""
     if evidence.values.cotangent_range is not None:
         return set()
     built_on = {"linearity", "values"}

@@ -48,7 +48,7 @@ def _no_names(thing: Any) -> CannotDiagnoseError:
 
 
 def require_numbers() -> None:
-    """Raise an error in modes in which tensors hold no numbers or represent other tensors."""
+    """Raise an error in modes where tensors hold no numbers or represent other tensors."""
     modes = _get_current_dispatch_mode_stack()
     if torch._C._functorch.peek_interpreter_stack() is not None:
         inside = "a function that torch.func transforms (grad, vmap, jvp, …)"

@@ -14,7 +14,7 @@ from autograd_doctor._rules import RULES, Rule
 from autograd_doctor.errors import UnknownRuleError
 
 MESSAGES = "https://github.com/autograd-course/autograd_course/blob/main/docs/error_messages.md"
-LONGEST_NAME = 4  # in words; anything longer is an error message
+LONGEST_NAME = 4  # in words; a longer text is an error message
 
 
 @dataclass(frozen=True, repr=False)

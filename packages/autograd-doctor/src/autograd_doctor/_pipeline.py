@@ -1,8 +1,8 @@
 """The steps of a diagnosis, from the caller's inputs to the findings.
 
 A diagnosis first runs the user's code and stores its observations as plain data, called evidence.
-The rules then judge the evidence. No rule runs the user's code, so user code cannot interfere with
-a rule, and another process can judge the evidence. The classroom relies on this separation: a
+The rules then judge the evidence. A rule never runs the user's code, so the code cannot interfere
+with a rule, and another process can judge the evidence. The classroom relies on this separation: a
 sandbox collects the evidence, and the judge never runs the code.
 
 A diagnosis takes twelve steps:
@@ -17,11 +17,12 @@ A diagnosis takes twelve steps:
 5.  It runs backward passes for related values of ``grad_output``, and measures the slope of
     ``forward`` along random directions. If every gradient agrees with these slopes, no Jacobian is
     needed (``_numerics.projection``).
-6.  Otherwise it computes columns of the Jacobian by finite differences. For a large input, it takes
-    a sample, and ``_numerics.bisection`` searches for the elements that are wrong.
+6.  Otherwise, it computes columns of the Jacobian by finite differences. For a large input, it
+    computes only a sample of the columns, and ``_numerics.bisection`` searches for the wrong
+    elements.
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
-    ways, and compare the two results.
+    ways and compare the results.
 8.  The pipeline repeats steps 3 to 6 on other inputs (``examine_samples``). These inputs come from
     the ``sampler`` or are variations of the example: singular elements, other numbers, and other
     tensors.
@@ -132,9 +133,9 @@ def examine_samples(
     """Return evidence from the example, then from sampled inputs or variations of the example.
 
     The ``extra_probes`` and the checks in other dtypes run only on the example. If ``extra_probes``
-    is ``None``, neither of them runs. A nan output raises :class:`CannotDiagnoseError`, because the
-    expected gradient is then unknown. ``any_output`` allows nan outputs, for calls with a
-    reference.
+    is ``None``, both are skipped. A nan output raises :class:`CannotDiagnoseError`, because the
+    expected gradient is then unknown. For calls with a reference, ``any_output`` allows nan
+    outputs.
     """
     example = _probe(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
@@ -154,7 +155,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input in which elements at a kink were moved."""
+    """Yield a sentence for each input whose elements ``diagnose`` moved away from a kink."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -165,7 +166,7 @@ def avoided_kinks(evidence: Evidence) -> Iterator[str]:
 
 
 def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each input that was varied only in ways that keep its structure."""
+    """Yield a sentence for each input whose structure ``diagnose`` kept in all variations."""
     words = {name: words for each in seen for name, words in each.values.structures.items()}
     unread = {name for each in seen for name in each.values.unread}
     for name, structure in words.items():
@@ -185,7 +186,7 @@ def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each value that may hide a mistake and that no other input replaces.
+    """Yield a sentence for each value that is the same in all inputs and may hide a mistake.
 
     Integers and masks keep the values of the example, because other values may be invalid.
     """
@@ -200,7 +201,7 @@ def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def _too_regular(value: Tensor) -> str:
-    """Say how the values of a mask or an index may hide a mistake, or return ``""``."""
+    """Explain how the values of a mask or an index may hide a mistake, or return ``""``."""
     if value.dtype == torch.bool:
         every = value.all().item()
         return f"with {every} everywhere" if every or not value.any() else ""
@@ -211,9 +212,9 @@ def _too_regular(value: Tensor) -> str:
 
 
 def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
-    """Map the name of each number that differs from the example to its old and new values.
+    """Map the name of each number that differs from the example's to its old and new values.
 
-    The result is empty if any tensor also differs.
+    The result is empty if a tensor differs too.
     """
     numbers = {}
     for position, pair in enumerate(zip(example.inputs, evidence.inputs, strict=True)):
@@ -289,7 +290,7 @@ def _variation(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence from random inputs like the example, if ``forward`` is defined for them.
+    """Return evidence from random inputs like the example's, if ``forward`` is defined for them.
 
     If ``forward`` has a kink at the example, the random inputs lie close to the kink, but not on
     it.
@@ -327,9 +328,9 @@ def _other_numbers(
 ) -> list[Evidence]:
     """If the Function accepts other numbers, return evidence from the example with other numbers.
 
-    If only ``backward`` depends on a number, the number is a deliberate choice. Examples are the
-    strength of a gradient reversal, or a small number that keeps a gradient finite. The diagnosis
-    does not change such a number.
+    If only ``backward`` depends on a number, the diagnosis assumes that the number is a deliberate
+    choice and does not change it. Examples are the strength of a gradient reversal and a small
+    number that keeps a gradient finite.
     """
     case = with_other_numbers(args)
     for position, (one, other) in enumerate(zip(args, case, strict=True)):
@@ -344,7 +345,7 @@ def _other_numbers(
 
 
 def _matters(subject: Subject, example: Evidence, position: int, number: float, seed: int) -> bool:
-    """Whether the outputs of ``forward`` change if one argument becomes another number."""
+    """Return whether another number for one argument changes the outputs of ``forward``."""
     args = [*example.inputs]
     args[position] = number
     run = attempt(lambda: Session(subject, args, (), seed).run(watched=False))
@@ -358,7 +359,7 @@ def _matters(subject: Subject, example: Evidence, position: int, number: float, 
 
 
 def _is_defined(evidence: Evidence) -> bool:
-    """Whether ``forward`` ran without an error and returned only finite values."""
+    """Return whether ``forward`` ran without an error and returned only finite values."""
     finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
     return finite and not evidence.forward.failure
 
@@ -394,29 +395,37 @@ def _nan_output(evidence: Evidence) -> str:
 
 Findings = tuple[Finding, ...]
 
-# Rules for the Functions inside a callable. The diagnosis judges the values of gradients only for
-# the whole callable, because a surrogate, a scale or a mask around a Function may correct them.
+# Rules for the Functions inside a callable. The diagnosis judges gradient values only for the whole
+# callable, because a surrogate, a scale or a mask around a Function may correct them.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
-VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
+VALUE_FAMILIES = ("linearity", "values")  # the families of rules that examine only gradients
 # If a Function breaks one of these rules, forward is wrong or its values are unknown.
 FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
 
 
 def has_error(findings: Findings) -> bool:
-    """Whether at least one finding is an error."""
+    """Return whether at least one finding is an error."""
     return any(finding.severity == "error" for finding in findings)
 
 
 def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Findings:
     """Combine the findings from several inputs into one list.
 
-    The first verdict is about the caller's example.
+    The first verdict is about the caller's example. If its first error is not about gradient
+    values, return only the example's findings.
 
+<<<<<<< HEAD
     Random inputs reveal more wrong values than an example does. But if the example shows the same
     error, the report shows an element of the example, because the caller knows the example. The
     report includes other kinds of errors, and errors of the Functions inside a callable, only for
     the example. If different inputs lead to different names for the error, the report uses the most
     frequent name. The inputs of a second run (``again``) also count.
+=======
+    Random inputs reveal more wrong values than an example does. However, if the example shows the
+    same error, the report shows an element of the example, because the caller knows it. If the name
+    of the error depends on the input, the report uses the most frequent name. The inputs of a
+    second run (``again``) also count.
+>>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -467,11 +476,11 @@ class Conclusion:
 
     @property
     def is_wrong_only_elsewhere(self) -> bool:
-        """Whether wrong values appear only on other inputs, in which several tensors vary.
+        """Whether wrong values appear only for other inputs, in which several tensors vary.
 
         Some of these tensors may depend on each other, like scores and their softmax. If the
-        example lies on kinks, the property is false, because the example's gradients were not
-        compared.
+        example is at kinks, the property is false, because ``diagnose`` did not compare the
+        example's gradients.
         """
         example = self.evidence[0]
         if any(avoided_kinks(example)):
@@ -493,7 +502,7 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Explain why ``diagnose`` compared no gradient of the example.
+        """Explain why ``diagnose`` did not compare any gradient of the example.
 
         Return ``""`` if it compared at least one.
         """
@@ -513,9 +522,9 @@ class Conclusion:
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     """Return the final findings. Include errors only if a second run confirms them.
 
-    The second run uses other random inputs. If it confirms no error, the examiner judges the
-    evidence of the first run again, without the rules that reported the unconfirmed errors. Those
-    errors might have hidden other findings.
+    The second run uses other random inputs. If it does not confirm any error, the examiner judges
+    the evidence from the first run again. This time, it skips the rules that reported the errors,
+    because those errors might have hidden other findings.
 
     Args:
         examiner: The object that collects evidence about one Function and judges it.
@@ -542,7 +551,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
 def _judge(
     examiner: Examiner, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
 ) -> list[Findings]:
-    """Return the findings for each ``Evidence``. For other numbers, only wrong gradients count."""
+    """Return the findings for each ``Evidence``. For other numbers, keep only wrong gradients."""
     verdicts = examiner.judge(evidence, seed, skip_rules)
     pairs = zip(verdicts, evidence, strict=True)
     return [_about_numbers(found, changed_numbers(evidence[0], each)) for found, each in pairs]
@@ -551,7 +560,7 @@ def _judge(
 def _about_numbers(findings: Findings, numbers: Mapping[str, tuple[float, float]]) -> Findings:
     """Return the findings about wrong gradients, and state the numbers for which they are wrong.
 
-    A reference may be written for the example's numbers, so do not compare ``forward`` with it.
+    Leave out findings about ``forward``, because a reference may fit only the example's numbers.
     """
     if not numbers:
         return findings
@@ -627,9 +636,14 @@ def combine_findings(
 ) -> Findings:
     """Combine the findings about a callable with the findings about the Functions inside it.
 
+<<<<<<< HEAD
     Errors of the callable can explain findings about the Functions, and vice versa. If both have
     errors, keep the inner Function's error, because its name is more specific. A wrong derivative
     of an inner Function explains all wrong gradients of the callable.
+=======
+    Errors in the callable can explain findings about the Functions, and vice versa. If both have
+    errors, keep the inner Function's error, because it is more specific.
+>>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
     """
     derivatives = {*families} - {*FAMILIES_ASKED_INSIDE}
     if any(RULES[f.rule].family in derivatives for f in _errors_of(inside)):
@@ -664,7 +678,7 @@ def _place(finding: Finding) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Case:
-    """The subject, the caller's example, and the properties that the subject declares."""
+    """A subject with the caller's example and the subject's declared properties."""
 
     subject: Subject
     args: tuple[Any, ...]
@@ -690,7 +704,7 @@ class Case:
         return [each for each in known if not self._is_for_other_numbers(known[0], each)]
 
     def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
-        """Whether the numbers changed and a declaration may hold only for the old numbers."""
+        """Return whether the numbers changed but a declaration may fit only the old numbers."""
         if not changed_numbers(example, evidence):
             return False
         by_design = any(RULES[name].family in VALUE_FAMILIES for name in self.intentional)
@@ -733,9 +747,14 @@ class Case:
         Each finding contains the Function's name.
 
         If the callable's gradients are correct, the Functions inside it are correct for the
+<<<<<<< HEAD
         gradients that they receive. Finite differences of these Functions would find no mistake and
         can be expensive, for example for a solver. This is not true if the callable itself runs a
         backward pass.
+=======
+        gradients that they receive. Finite differences of these Functions would not find a mistake
+        and can be expensive, for example for a solver.
+>>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around

@@ -41,9 +41,9 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A reference or surrogate: a differentiable callable that runs once on the inputs.
+    """A reference or surrogate, which is a differentiable callable.
 
-    Many backward passes then reuse its graph.
+    It runs once on the inputs, and many backward passes then reuse its graph.
 
     ``role`` is the name of the option that supplied the callable: ``reference`` or ``surrogate``.
     """
@@ -83,7 +83,7 @@ class Declared:
                 )
 
     def jacobian(self) -> tuple[JacobianColumns, ...]:
-        """Differentiate the callable by finite differences, to find out where it is smooth."""
+        """Differentiate the callable by finite differences to find out where it is smooth."""
 
         def values(args: Sequence[Any]) -> Tensor:
             reseed(self.seed)
@@ -117,7 +117,7 @@ class Declared:
     def held_fixed(
         self, grad_outputs: Sequence[Tensor | None]
     ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
-        """Yield the gradients that would result if some intermediate results were constants."""
+        """Yield the gradients that would result if some intermediate results were constant."""
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return
@@ -168,7 +168,7 @@ _IN_WORDS = {
 
 
 def _distinguish(names: Sequence[str]) -> Iterator[str]:
-    """Yield the names, and number repeated ones.
+    """Yield the names, and add an ordinal number to repeated ones.
 
     The second ``the mean`` becomes ``the second mean``.
     """
@@ -185,14 +185,14 @@ def _operation(node: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Add the reference's results to the calls on inputs far from the example.
+# Add the reference's results to the calls with inputs far from the example.
 # --------------------------------------------------------------------------------------------------
 
 
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's outputs and, if requested, its gradients."""
+    """Return the calls with the reference's outputs added and, if requested, its gradients."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
@@ -237,7 +237,7 @@ class _Reference:
         return right if _fits(right, call.double) else ()
 
     def takes_masks(self, position: int) -> bool:
-        """Whether the outputs stay finite if one element of an input is -inf."""
+        """Return whether the outputs stay finite if one element of an input is -inf."""
         inputs = list(self.evidence.inputs)
         masked = inputs[position].clone()
         masked[(0,) * masked.dim()] = -torch.inf
@@ -263,7 +263,8 @@ SHORT = (torch.float16, torch.bfloat16)
 FEW_BITS = 6  # maximum number of binary digits in a quantizer's levels; 16-bit numbers have more
 FEWEST = 3  # enough numbers to distinguish the two cases
 
-# Relative to a gradient's largest element: well above float64 rounding, and below any real bug.
+# Relative to a gradient's largest element. It is well above float64 rounding and below any real
+# bug.
 RELATIVE = 1e-6
 
 
@@ -309,11 +310,11 @@ def establish(
     return _with_conventions(evidence, declared) if declared else evidence
 
 
-FAR = 1e-2  # a relative difference between two gradients that is too large for rounding
+FAR = 1e-2  # a relative difference between two gradients that is too large to be a rounding error
 
 
 def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
-    """Whether a reference's gradient differs from the slope of its values, as with ``detach``.
+    """Return whether a reference's gradient is not the slope of its values, as with ``detach``.
 
     Consider only the inputs for which ``backward`` and the reference return different gradients.
     """
@@ -334,9 +335,9 @@ def _is_surrogate(evidence: Evidence, declared: Declared) -> bool:
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether the outputs of ``forward`` are rounded to 16 bits, regardless of their dtype.
+    """Return whether the outputs of ``forward`` are rounded to 16 bits, regardless of their dtype.
 
-    Finite differences of such outputs show no slope.
+    Finite differences of such outputs do not show a slope.
     """
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
@@ -349,7 +350,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether all values fit in 16 bits but are too finely spaced to be a quantizer's levels."""
+    """Return whether all values fit in 16 bits but are too finely spaced for a quantizer."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -389,7 +390,7 @@ def _expected(
 def _unknown(like: Tensor) -> Expected:
     """Return NaN for every element.
 
-    This is the result if the projections agreed and no expected gradient was needed.
+    Use this result if the projections agreed, so that no expected gradient was needed.
     """
     nothing = torch.full_like(like, torch.nan)
     return Expected(nothing, torch.zeros_like(nothing.real))
@@ -430,8 +431,8 @@ def _floor(values: Tensor) -> float:
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
     """Add the gradients of the reference or surrogate to the evidence.
 
-    If the actual gradients differ, also add the gradients that result when parts of the computation
-    are held constant.
+    If the actual gradients differ, also add the gradients that result from holding parts of the
+    computation constant.
     """
     if RANDOM not in evidence.values.vjps:
         return evidence

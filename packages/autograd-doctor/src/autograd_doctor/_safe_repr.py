@@ -7,7 +7,7 @@ from typing import Any
 
 MOST = 600  # maximum length of an exception's message; some messages list all existing backends
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # varies between runs
-# A list of all signatures, each with a reason. The text before it describes the caller's arguments.
+# A list of all signatures, each with a reason. The text before the list describes the arguments.
 _SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)
 
 

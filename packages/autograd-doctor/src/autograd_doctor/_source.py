@@ -17,11 +17,11 @@ NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 
 
 def own_source(function: Any) -> tuple[list[str], int] | None:
-    """Return the lines of a function's source and the first line's number, or ``None`` if unknown.
+    """Return the lines of a function's source and the number of its first line, or ``None``.
 
     Python sometimes returns the wrong source. After ``python -c``, Python 3.13 returns the source
-    of the command for all code that ``exec`` creates. The same happens in the worker processes of a
-    test run.
+    of the command for all code that ``exec`` creates. This also happens in the worker processes of
+    a test run. In such cases, return ``None``.
 
     Args:
         function: A function, possibly wrapped by decorators.
@@ -40,7 +40,7 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
 @dataclass(frozen=True)
 class SavedArguments:
-    """The source of the arguments of ``ctx.save_for_backward``, and the line number of the call."""
+    """The source of the arguments in a call to ``save_for_backward``, and the call's first line."""
 
     names: tuple[str, ...]
     line: str
@@ -55,7 +55,7 @@ def saved_arguments(function: type) -> SavedArguments | None:
         function: A Function. The search covers its ``setup_context`` and its ``forward``.
 
     Returns:
-        The arguments of the call. None of them is starred.
+        The arguments of the call, none of which are starred.
     """
     found = []
     for text in _sources(function, ("setup_context", "forward")):
@@ -87,7 +87,7 @@ def line_with(
 
 
 def shared_helper(function: type, line: str) -> str:
-    """Return a function that ``forward`` and ``backward`` both call and that contains this line.
+    """Return the function that contains this line and that ``forward`` and ``backward`` both call.
 
     Return ``""`` if there is none.
     """
@@ -119,7 +119,7 @@ def line_without_dtype(function: type) -> str:
 def _is_without_dtype(node: ast.AST) -> TypeGuard[ast.Call]:
     match node:
         case ast.Call(ast.Attribute(ast.Name("torch"), name), _, keywords) if name in CREATORS:
-            # a dictionary of keyword arguments may contain a dtype
+            # ``**kwargs`` may contain a dtype
             return not any(keyword.arg in ("dtype", "out", None) for keyword in keywords)
     return False
 
@@ -175,6 +175,6 @@ def stated_design(function: type) -> str:
 
 
 def _defines(lines: list[str], name: str) -> bool:
-    """Whether the lines define a function with this name."""
+    """Return whether the lines define a function with this name."""
     maker = "lambda" if name == "<lambda>" else rf"def\s+{re.escape(name)}"
     return re.search(rf"\b{maker}\b", "".join(lines)) is not None

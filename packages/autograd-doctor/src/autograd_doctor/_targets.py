@@ -35,7 +35,7 @@ def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Return an error that describes an exception in the user's own code, and its line."""
+    """Return an error that describes an exception in the user's own code and names its line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -60,7 +60,7 @@ _TARGET = re.compile(r"(?P<where>.+\.py|\w+(\.\w+)*):(?P<name>\w+(\.\w+)*)")
 
 
 def is_target(text: str) -> bool:
-    """Whether a string has the form of a target."""
+    """Return whether a string has the form of a target."""
     return _TARGET.fullmatch(text) is not None
 
 
@@ -136,7 +136,7 @@ GUARD = (
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the names of the modules in the folder where a module is missing."""
+    """Yield the names of the modules in the folder that lacks the given module."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

@@ -60,7 +60,7 @@ def vet_evidence(
         actual: The data that the other process sent.
         inputs: The arguments of the example call.
         reference: A differentiable callable with the same arguments and outputs.
-        keep_other_numbers: Whether to keep the evidence on numbers that differ from the inputs.
+        keep_other_numbers: Whether to keep evidence from calls with other numbers than the inputs.
             ``diagnose`` drops it if the user declares a surrogate or a rule about gradients.
 
     Returns:
@@ -88,7 +88,7 @@ def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
 
 
 def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
-    """Whether each output is complex if and only if the reference's output is complex."""
+    """Return whether each output is complex if and only if the reference's output is complex."""
     pairs = zip(seen.forward.outputs, kinds, strict=False)
     return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
@@ -101,7 +101,7 @@ Check = Callable[[Any], bool]
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value, including everything inside it, matches a type hint."""
+    """Return whether a value, including everything inside it, matches a type hint."""
     return _check(hint)(value)
 
 
@@ -187,7 +187,7 @@ Tensors = Sequence[Tensor | None]
 
 
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
-    """Whether the evidence matches the inputs (in double precision) and the wanted gradients.
+    """Return whether evidence matches the inputs (in double precision) and the wanted gradients.
 
     The differentiated inputs may have other values, because the doctor varies the example.
     """
@@ -228,9 +228,9 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
 
 
 def _is_short(value: Any) -> bool:
-    """Whether every list and string in the evidence has a reasonable size.
+    """Return whether every list and string in the evidence has a reasonable size.
 
-    The types are already checked.
+    The caller has already checked the types.
     """
     if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
         return False
@@ -243,7 +243,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two inputs have the same type and value. Tensors must also have the same dtype."""
+    """Return whether two inputs have the same type and value and, for tensors, the same dtype."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and same_bytes(one, other)
     return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
@@ -259,9 +259,9 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the same shape and dtype as another tensor.
+    """Return whether a tensor has the same shape and dtype as ``right``.
 
-    If all elements of the other tensor are finite, the tensor's elements must be finite too.
+    If all elements of ``right`` are finite, the tensor's elements must be finite too.
     """
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
@@ -295,7 +295,7 @@ def _raw_fits(seen: Evidence) -> bool:
 
 
 def _vjps_fit(seen: Evidence) -> bool:
-    """Whether the evidence holds all requested gradients, or the first backward pass failed."""
+    """Return whether all requested gradients are present, or the first backward pass failed."""
     floats = _floats(seen)
     if not seen.values.vjps:
         return seen.variants.interleaved is None or _vjp_fits(
@@ -322,7 +322,7 @@ def _vjp_fits(vjp: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
 
 
 def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
-    """Whether each tensor is missing, or has the same shape and dtype as its counterpart."""
+    """Return whether each tensor is missing, or has the same shape and dtype as its counterpart."""
     return len(actual) == len(likes) and all(
         one is None or (one.shape == like.shape and one.dtype == like.dtype)
         for one, like in zip(actual, likes, strict=True)
@@ -387,7 +387,7 @@ def _is_block(matrix: Tensor, error: Tensor, smooth: Tensor, shape: Sequence[int
 
 
 def _is_index(index: Tensor, size: int) -> bool:
-    """Whether a tensor contains valid indices for this many elements."""
+    """Return whether a tensor contains valid indices for this many elements."""
     return (
         index.ndim == 1
         and index.dtype == torch.int64
@@ -472,11 +472,11 @@ def recheck_gradients(
 ) -> Finding | None:
     """Compare gradients with expected gradients, for cotangents that the caller chose.
 
-    The comparison ignores everything that the other process reports about itself, such as the
-    positions of kinks.
+    The comparison uses the gradients from the other process but ignores its other claims, such as
+    the positions of kinks.
 
     Args:
-        example: Evidence on the example call, from :func:`vet_evidence`.
+        example: The evidence about the example call, from :func:`vet_evidence`.
         reference: A differentiable callable with the same arguments and outputs.
         surrogate: A differentiable callable that provides the expected gradients instead of the
             reference.
@@ -506,8 +506,8 @@ def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed:
     """Return the evidence with the caller's cotangents.
 
     The gradients for ordinary cotangents must be present, because every correct formula can compute
-    them. A huge cotangent can lead to an error, for example if an iteration does not converge. The
-    rules judge this case.
+    them. With a huge cotangent, a correct formula can raise an error, for example if an iteration
+    does not converge. The rules judge this case.
     """
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)

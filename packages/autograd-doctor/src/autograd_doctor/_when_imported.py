@@ -1,7 +1,7 @@
 """Call a function as soon as the program imports a module, without importing it earlier.
 
-A tool that watches a program must not import PyTorch before the program does. The program may first
-set environment variables that PyTorch reads during its import.
+A tool that watches a program must not import PyTorch before the program does, because the program
+may first set environment variables that PyTorch reads during its import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Cancel = Callable[[], None]
 
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
-    """Call ``act`` when the module ``name`` is imported, or now if the module is already imported.
+    """Call ``act`` when the module ``name`` is imported, or immediately if it already is.
 
     Return a callable that cancels the call.
     """
@@ -36,7 +36,7 @@ def _still_importing(module: ModuleType) -> bool:
 
 
 class _Finder:
-    """A finder that loads one module through the other finders, and then calls a function."""
+    """A finder that loads one module through the other finders and then calls a function."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act

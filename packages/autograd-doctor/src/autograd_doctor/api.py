@@ -106,8 +106,8 @@ def diagnose(
 
     ``diagnose`` works on float64 copies. Afterwards, it restores the caller's tensors, random
     state, default dtype and grad mode. It also restores all other state that ``fn`` can reach:
-    modules with their buffers, captured tensors, attributes and containers. It shows the output
-    that ``fn`` prints in one forward and one backward pass on ``inputs``.
+    modules with their buffers, captured tensors, attributes and containers. It shows what ``fn``
+    prints during one forward and one backward pass with ``inputs``.
 
     For a correct Function with one input of any size, ``diagnose`` runs about 90 forward and 70
     backward passes at level ``"standard"``. At level ``"full"``, it runs about 120 forward and 80
@@ -225,8 +225,8 @@ def _inside_backward(
 ) -> tuple[Finding, ...]:
     """Return the findings if a second derivative is wrong because of a Function in ``backward``.
 
-    The author wrote the ``backward`` of this other Function to support second derivatives. If
-    it is wrong, this is an error even if the user does not ask for second derivatives.
+    The author wrote the ``backward`` of this other Function to support second derivatives. If it is
+    wrong, the finding is an error even if the user does not request second derivatives.
     """
     silent = [it for it in done.findings if it.rule == "silent-double-backward"]
     others = tuple(it for it in done.findings if it not in silent)
@@ -269,7 +269,7 @@ def _repaired(
     finding: Finding,
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
-    """Search for a repair with the settings of the diagnosis, and hide the code's output."""
+    """Search for a repair with the diagnosis's settings, and hide the code's output."""
     with _as_diagnosed(case, seed, time_limit):
         return find_repair(case, findings, evidence, seed, finding, others)
     return None
@@ -278,7 +278,7 @@ def _repaired(
 def _traced(
     case: Case, evidence: Sequence[Evidence], seed: int, time_limit: float, finding: Finding
 ) -> Clue | None:
-    """Find a clue to a wrong gradient, with the settings of the diagnosis."""
+    """Find a clue to a wrong gradient, using the diagnosis's settings."""
     with _as_diagnosed(case, seed, time_limit):
         return find_clue(case, evidence, seed, finding)
     return None
@@ -286,7 +286,7 @@ def _traced(
 
 @contextmanager
 def _as_diagnosed(case: Case, seed: int, time_limit: float) -> Iterator[None]:
-    """Run the block with the settings of the diagnosis, and hide the code's output and errors."""
+    """Run the block with the diagnosis's settings, and hide the code's output and errors."""
     try:
         with (
             paused(),
@@ -386,7 +386,7 @@ def collect_evidence(
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
-    """Run a Function like :func:`diagnose`, and return the observations without judging them.
+    """Run a Function as :func:`diagnose` does, and return the observations without judging them.
 
     Args:
         fn: As for :func:`diagnose`.
@@ -398,7 +398,7 @@ def collect_evidence(
 
     Returns:
         Evidence from the example, followed by evidence from variations of the example. It does not
-        contain the expected gradients. The judge computes them later, from a reference or by finite
+        contain the expected gradients. The judge computes them from a reference or by finite
         differences.
 
     Raises:
@@ -441,7 +441,7 @@ def run_edits(
 def is_right_for(
     fn: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
-    """Whether the gradients for these cotangents are correct. Ignore other cotangents.
+    """Return whether the gradients for these cotangents are correct. Ignore other cotangents.
 
     Args:
         fn: A Function or a custom operator.
@@ -450,9 +450,9 @@ def is_right_for(
 
     Returns:
         Whether the gradients agree with finite differences of ``forward``, in float64 or in the
-        inputs' own dtypes. The results differ if float64 selects another of several solutions, such
-        as an eigenvector with the opposite sign. The cotangents then belong to the solution that
-        the call returned.
+        inputs' own dtypes. The two results can differ if the problem has several solutions and
+        float64 selects a different one, such as an eigenvector with the opposite sign. The
+        cotangents then belong to the solution that the call returned.
     """
     with _report_own_faults(), paused():
         prepare()

@@ -28,7 +28,7 @@ _STRIPE = {
     "not examined": "#c77d0a",
     "hint": "#3b82c4",
 }
-# In a terminal, use color names from the user's own palette, because these are readable.
+# In a terminal, use the colors of the user's own palette, because they are readable.
 _INK = {
     "passed": "green",
     "wrong": "red",
@@ -44,7 +44,7 @@ _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
-_NAMES = {"with": "input", "at": "line"}  # names for labels that appear without their rows
+_NAMES = {"with": "input", "at": "line"}  # other names for labels that appear outside of their rows
 _COLUMN = "max-width: 52em"  # the width of text that is easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
@@ -108,7 +108,7 @@ class Code(str):
 
 
 def as_text(headline: str, *sections: Rows) -> str:
-    """Return the headline, followed by all rows with text. The labels are on the left."""
+    """Return the headline, followed by all rows that have text. The labels are on the left."""
     blocks = [[_text_row(label, text) for label, text in rows if text] for rows in sections]
     return headline + "\n" + "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -170,9 +170,9 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
 
 
 def _html_details(rows: Rows) -> str:
-    """Return HTML in which the rows are collapsed below a line with their labels.
+    """Return HTML that hides the rows below a line with their labels.
 
-    A click on this line expands the rows.
+    A click on this line shows the rows.
     """
     shown = [(label, text) for label, text in rows if text]
     if not shown:
@@ -333,8 +333,8 @@ def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:
 def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, str]]:
     """Yield the clue unless the repair is more specific.
 
-    A complete repair says more than a clue about ``backward``, and more than a clue that explains
-    the gradient only up to a constant factor.
+    A complete repair is more specific than a clue about ``backward`` or a clue that explains the
+    gradient only up to a constant factor.
     """
     repaired, clue = repair is not None and not repair.left, finding.clue
     if clue and not (repaired and (clue.method == "backward" or clue.up_to_a_factor)):
@@ -342,7 +342,7 @@ def clue_rows(finding: Finding, repair: Repair | None) -> Iterator[tuple[str, st
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a repair changes, before and after, and the inputs it was tested on."""
+    """Yield the lines before and after a repair, and the inputs on which the repair was tested."""
     for change in repair.changes:
         yield "repair", f"change line {change.line} of {repair.where}"
         for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):
@@ -356,7 +356,7 @@ def _signed(value: Any) -> str:
 
 
 def _example(evidence: Mapping[str, Any]) -> Comparison:
-    """Return the example as one phrase: place, inputs, actual result and expected result."""
+    """Return one phrase with the example's place, inputs, actual result and expected result."""
     where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:

@@ -251,7 +251,7 @@ def _show(diagnosis: Diagnosis, out: TextIO, json: bool, html: Path | None) -> N
 
 
 def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool, *, warnings: bool) -> bool:
-    """Show a repair. On request, write it to the file.
+    """Show a repair, and write it to the file if the user agrees.
 
     Returns:
         Whether the file has changed and the Function now passes.
@@ -278,8 +278,8 @@ def _fix(diagnosis: Diagnosis, out: TextIO, yes: bool, *, warnings: bool) -> boo
 def own_stdout() -> TextIO:
     """Return standard output, and redirect all later output from other code to standard error.
 
-    The redirection includes native code, child processes and atexit handlers. It cannot be undone,
-    so this function is only for commands that own the whole process.
+    The redirection also applies to native code, child processes and atexit handlers. It cannot be
+    undone, so only commands that own the whole process can use this function.
     """
     out = sys.stdout
     out.flush()
@@ -404,7 +404,7 @@ def explain(
 
 
 def show_markdown(text: str) -> None:
-    """Print Markdown: formatted in a terminal, or unchanged in a pipe."""
+    """Print Markdown. Format it for a terminal, but not for a pipe."""
     # In a pipe, do not wrap, color or interpret the text, so that URLs stay intact.
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:

@@ -25,9 +25,10 @@ class Diagnosis:
     ``unexamined`` describe what it could not check. ``print`` shows a plain-text report, a notebook
     shows HTML, and rich shows the same text in color. ``jacobians`` contains the Jacobians of
     ``forward`` and ``backward``. The HTML report draws them if values are wrong. ``limits`` holds
-    the sentences in ``examined`` that describe restricted inputs. At ``level`` ``"standard"``, the
-    report lists findings of severity ``"info"`` in one line. ``print(diagnosis.steps)`` explains
-    the same example in the five steps of :func:`~autograd_doctor.steps.five_steps`.
+    the sentences in ``examined`` that describe the limits of the examination, such as restricted
+    inputs or skipped probes. At ``level`` ``"standard"``, the report lists findings of severity
+    ``"info"`` in one line. ``print(diagnosis.steps)`` explains the same example in the five steps
+    of :func:`~autograd_doctor.steps.five_steps`.
     """
 
     subject: str
@@ -72,7 +73,7 @@ class Diagnosis:
         }
 
     def passes(self, *, warnings: bool = False) -> bool:
-        """Whether :attr:`ok` is true.
+        """Return whether :attr:`ok` is true.
 
         If ``warnings`` is set, a warning also counts as a failure.
         """

@@ -45,7 +45,7 @@ class UnknownRuleError(AutogradDoctorError, LookupError):
 class UnfitEvidenceError(AutogradDoctorError):
     """The evidence does not match the question.
 
-    The message completes a sentence that starts "the answer …".
+    The message completes a sentence that starts with "the answer …".
     """
 
     __module__ = "autograd_doctor"

@@ -79,8 +79,9 @@ class OwnDtype:
 class DefaultDtype:
     """An output whose dtype is PyTorch's default dtype instead of the dtype of the inputs.
 
-    With another default dtype, ``forward`` returns this output in that dtype. ``line`` is the first
-    line of user code that creates a tensor without a dtype, or ``""`` if there is none.
+    If the default dtype changes, ``forward`` returns this output in the new default dtype. ``line``
+    is the first line of user code that creates a tensor without a dtype, or ``""`` if there is
+    none.
     """
 
     output: int
@@ -108,7 +109,7 @@ class Forward:
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # an operation writes to these, even if the values stay the same
     changing_line: str = ""  # the line of user code that changed an argument
-    versions_moved: tuple[int, ...] = ()  # arguments whose change autograd has noticed
+    versions_moved: tuple[int, ...] = ()  # arguments whose modification autograd has detected
     # (output, input) pairs that share memory without being marked as dirty
     views: tuple[tuple[int, int], ...] = ()
     marked_non_differentiable: tuple[int, ...] = ()
@@ -162,16 +163,17 @@ AN_ITERATOR = "an iterator"  # in `Comparison.altered`: the first pass exhausts 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The results of one call that was made in two ways, which should agree.
+    """The results of making the same call in two ways, which should agree.
 
     ``kind`` groups comparisons that ask the same question. ``how`` describes how the second call
-    differs, so that "the gradient of x changes" + how is a sentence. ``names`` describes each
-    tensor ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the two
-    results, and ``floor`` is the rounding error that remains when terms cancel. If the second call
-    failed, ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``.
-    ``line`` is the line of user code at which the two calls start to differ, if it is known.
-    ``altered`` describes an attribute of ``ctx`` that the first of two backward passes changes: its
-    name, how it changes (``""`` if it is deleted), and an expression that copies it (or ``""``).
+    differs. It completes a sentence that starts with "the gradient of x changes". ``names``
+    describes each tensor ("the output", "the gradient of x"). ``tolerance`` is relative to the
+    larger of the two results, and ``floor`` is the rounding error that remains when terms cancel.
+    If the second call failed, ``failure`` contains the error, and ``stage`` is ``"forward"`` or
+    ``"backward"``. ``line`` is the line of user code at which the two calls start to differ, if it
+    is known. ``altered`` describes an attribute of ``ctx`` that the first of two backward passes
+    changes: its name, how it changes (``""`` if it is deleted), and an expression that copies it
+    (or ``""``).
     """
 
     kind: str
@@ -219,7 +221,7 @@ class JacobianColumns:
 
     A complex tensor counts as pairs of real numbers. ``index`` holds the examined flat positions.
     For each position, ``matrix`` holds a column, and ``error`` holds the estimated error of that
-    column. ``smooth`` says whether the finite differences suggest a differentiable function.
+    column. ``smooth`` indicates whether the finite differences suggest a differentiable function.
     """
 
     index: Tensor
@@ -281,7 +283,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Cost:
-    """The operations of a call and its backward pass, and the memory held between the two.
+    """The operations of a call and its backward pass, and the memory that is held between the two.
 
     ``sizes`` holds the size in bytes of each block of memory, in ascending order.
     """
@@ -297,7 +299,7 @@ class Captured:
     The tensor gets no gradient.
 
     ``slope`` is the largest derivative of an output with respect to this tensor, by finite
-    differences along random directions. It is 0 if the derivative is certainly 0.
+    differences along random directions. It is 0 if the derivative is known to be 0.
     """
 
     name: str
@@ -310,8 +312,7 @@ class OnCtx:
 
     ``role`` is ``"input"`` or ``"output"`` if the tensor shares memory with an input or an output,
     and ``owner`` is the name of this input or output. ``edited`` compares the original gradients
-    with the gradients after an in-place change to this memory. The change happens between forward
-    and backward.
+    with the gradients after an in-place change to this memory between forward and backward.
     """
 
     name: str
@@ -379,9 +380,9 @@ class SecondOrder:
     """The second derivatives of a Function.
 
     ``failure`` is the error that ``backward`` raised when ``grad_output`` required grad, as it does
-    inside a network. After this error, the probe computed the derivatives with a ``grad_output``
-    that does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong
-    derivative, if the cause was found.
+    inside a network. In that case, the probe computed the derivatives with a ``grad_output`` that
+    does not require grad, like the one that ``.sum()`` passes back. ``lost`` is the cause of the
+    first wrong derivative, if the cause was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
@@ -401,9 +402,9 @@ class Extreme:
     ``double`` are the results in float32 and float64. ``error`` is the actual rounding error, and
     ``noise`` is the expected rounding error. Both are empty if they are unknown. ``masked`` is the
     position of an input that contains -inf. In this case, ``single`` is empty. ``right`` is the
-    result of the reference in float64. It is empty or ``None`` if the reference does not help.
-    ``line`` is the line of user code that produces the first number that is not finite, and
-    ``computes`` describes what this line computes.
+    result of the reference in float64. It is empty or ``None`` if the reference does not provide a
+    usable result. ``line`` is the line of user code that produces the first number that is not
+    finite, and ``computes`` describes what this line computes.
     """
 
     how: str
@@ -476,17 +477,17 @@ class Values:
 
     ``piecewise`` holds the positions of inputs for which ``forward`` is piecewise constant.
     ``structures`` maps the name of an input to a structure, if the gradient is correct only for
-    changes that keep this structure. ``unread`` names those inputs whose other elements ``forward``
-    does not read, such as the upper triangle of a lower triangular matrix. ``inexact`` is the
-    relative error of the comparison if ``forward`` itself is inexact, and 0 otherwise.
+    changes that keep this structure. ``unread`` names the inputs that contain zeros that
+    ``forward`` does not read, such as the upper triangle of a lower triangular matrix. ``inexact``
+    is the relative error of the comparison if ``forward`` itself is inexact, and 0 otherwise.
     ``cotangent_range`` describes the cotangents that the probes used, if ``backward`` is linear
     only for some cotangents. ``None`` means that ``backward`` is not linear for any cotangents.
-    ``jacobian`` exists only if the slopes along random directions were not enough for a verdict.
-    ``ties`` holds derivatives along directions that move equal elements of an input together.
-    ``rows``, ``resized`` and ``unused`` exist only together with ``jacobian``. For each wanted
-    input, ``unused`` holds the positions of the arguments that affect its expected gradient but not
-    the result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each
-    wanted input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``.
+    ``jacobian`` exists only if the slopes along random directions were not sufficient for a
+    verdict. ``ties`` holds derivatives along directions that move equal elements of an input
+    together. ``rows``, ``resized`` and ``unused`` exist only together with ``jacobian``. For each
+    wanted input, ``unused`` holds the positions of the arguments that affect its expected gradient
+    but not the result of ``backward``. ``expected`` maps a cotangent to the expected gradient of
+    each wanted input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``.
     ``reference_grads`` follows the reference's convention at kinks.
     """
 
@@ -511,7 +512,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The memory and operations of a call, and the state it can reach in addition to its arguments.
+    """The memory and operations of a call, and the state that it can reach besides its arguments.
 
     ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` counts how often
     one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which a
@@ -545,10 +546,10 @@ class Variants:
 
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value, so they cannot be compared
 class Evidence:
-    """All evidence about one Function on one set of inputs.
+    """All evidence about one Function for one set of inputs.
 
-    The first fields describe the call and its forward pass. ``omitted`` holds the inputs that the
-    call leaves at their defaults. ``second_order`` is ``None`` if no probe examined second
+    The first fields describe the call and its forward pass. ``omitted`` holds the inputs for which
+    the call uses the default values. ``second_order`` is ``None`` if no probe examined second
     derivatives. ``left_out`` holds the names of the probes that ``diagnose`` skipped for lack of
     time.
     """
@@ -567,7 +568,7 @@ class Evidence:
     second_order_required: bool = False  # double_backward=True
     variants: Variants = field(default_factory=Variants)
     left_out: tuple[str, ...] = ()
-    needs_device: bool = False  # whether it fails on CPU copies of its inputs
+    needs_device: bool = False  # whether the Function fails on CPU copies of its inputs
 
     def name(self, position: int) -> str:
         """Return the name of the argument at a position."""

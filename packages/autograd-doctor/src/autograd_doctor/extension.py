@@ -2,14 +2,14 @@
 
 A diagnosis consists of two parts. The first part runs the user's code and returns
 :class:`~.evidence.Evidence`, which is plain data. The second part judges the evidence and does not
-run any code. A tool can separate the two, for example in two processes, if it implements
-:class:`Examiner` and calls :func:`conclude`.
+run any code. A tool that implements :class:`Examiner` and calls :func:`conclude` can run the two
+parts separately, for example in two processes.
 
-All names here are typed and stay compatible within a minor version. These public modules are
-equally stable: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians
-and their picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (repairs as data)
-and ``repair_search`` (the search for a repair). All other modules in this package can change at any
-time.
+All names in this module are typed and stay compatible within a minor version. These public modules
+are equally stable: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both
+Jacobians and their picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (repairs
+as data) and ``repair_search`` (the search for a repair). All other modules in this package can
+change at any time.
 """
 
 from __future__ import annotations

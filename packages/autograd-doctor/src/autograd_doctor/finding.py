@@ -25,10 +25,10 @@ class Clue:
     Attributes:
         method: ``"forward"`` or ``"backward"``, the method that contains the line.
         file: The path of the file, or Python's name for a notebook cell.
-        line: The line of the step or expression.
-        sentence: A sentence that names the line and what is wrong there. If several gradients are
-            wrong for different reasons, there are several sentences, and ``line`` belongs to the
-            first.
+        line: The line number of the step or expression.
+        sentence: A sentence that names the line and explains what is wrong there. If several
+            gradients are wrong for different reasons, there are several sentences, and ``line``
+            belongs to the first.
         up_to_a_factor: Whether the step explains the gradient only up to a constant factor.
     """
 
@@ -56,8 +56,8 @@ class Finding:
 
     ``rule`` is the name of a rule (see ``autograd-doctor explain RULE``). ``message`` describes the
     problem. ``evidence`` holds an example (input, index, expected, actual, line of code …) as plain
-    data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson about
-    this problem. ``search`` finds the :attr:`repair`. Its argument maps descriptions to the
+    data. ``hint`` explains what to change or where to look. ``lesson`` is the name of the lesson
+    about this problem. ``search`` finds the :attr:`repair`. Its argument maps descriptions to the
     arguments of other calls for which the repair must be correct. By default, these calls are
     variations of the example. ``trace`` finds the :attr:`clue`.
     """

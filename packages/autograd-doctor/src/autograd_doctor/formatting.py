@@ -56,7 +56,7 @@ def sentence(text: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Join several sentences into a message that starts like a one-sentence message."""
+    """Join several sentences into one message. Capitalize all of them except the first."""
     first, *others = sentences
     return " ".join(f"{text}." for text in (first, *map(sentence, others)))
 
@@ -67,7 +67,7 @@ def plural(count: int, thing: str) -> str:
 
 
 def elements(some: int, whole: int) -> str:
-    """Describe how many elements are affected: ``3 of 12 elements``, ``all 12 elements``."""
+    """Describe how many elements are affected, as in ``3 of 12 elements``."""
     if whole == 1:
         return "its only element"
     return f"all {whole} elements" if some == whole else f"{some} of {whole} elements"
@@ -85,7 +85,7 @@ def quoted(names: Iterable[str]) -> list[str]:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as a list in words. A count replaces the end of a long list."""
+    """Return names as a list in words. If the list is long, replace its end with a count."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -31,7 +31,7 @@ from autograd_doctor.evidence import Evidence, Failure, JacobianColumns, Jacobia
 from autograd_doctor.formatting import element, number, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Both Jacobians, from finite differences of forward and from backward, as data for a picture.
+# Data for a picture of both Jacobians, one from finite differences of forward, one from backward.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 48  # maximum number of rows and of columns in the picture
@@ -362,7 +362,7 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 # The pictures have the same bytes on every machine. Entries are rounded to a few shades, and
 # nothing is compressed, because compressors differ. They are PNGs because JupyterLab removes SVGs
 # from notebooks that it does not trust. Zero is transparent, and small entries are nearly
-# transparent, so the maps fit both light and dark pages.
+# transparent, so the maps suit both light and dark pages.
 # --------------------------------------------------------------------------------------------------
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")
@@ -374,8 +374,8 @@ NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
 _EXTENT, _CELL = 336, 28  # maximum sizes in pixels on the page: of a map, and of one entry
 _BORDER = "border: 1px solid #8a8f98"
-# size of the picture in pixels: if it has several pixels per entry, the entries keep sharp edges
-# when a page scales it
+# size of the picture in pixels; with several pixels per entry, the edges stay sharp when a page
+# scales the picture
 _PIXELS = 48
 
 
@@ -449,7 +449,7 @@ def largest_of(matrix: Matrix) -> float:
 
 
 def heading(pair: Jacobians) -> str:
-    """Return a heading that names the Jacobian and the part of it that is shown."""
+    """Return a heading that names the Jacobian and the part that the picture shows."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole

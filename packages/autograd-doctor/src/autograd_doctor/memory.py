@@ -141,8 +141,8 @@ def operation_name(operation: Any) -> str:
 def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
-    Once PyTorch has encountered a function while a mode is active, even FlopCounterMode, it no
-    longer compiles this function. ``torch.cond`` compiles itself, so every later call to it in the
+    Once PyTorch has encountered a function while a mode such as FlopCounterMode is active, it no
+    longer compiles that function. ``torch.cond`` compiles itself, so every later call to it in the
     same process would raise an error.
     """
     if "torch._dynamo" in sys.modules:
@@ -171,10 +171,10 @@ class MadeStorage:
 class LiveStorages(DispatchMode):
     """A mode that tracks each storage from its creation until its last tensor is freed.
 
-    ``bytes`` counts the storages that are alive now, and ``high`` is the largest value of ``bytes``
-    so far. If an operation reads a storage before any operation has created it, the storage is
-    older and does not count. Examples are inputs, parameters and buffers. Temporary memory inside a
-    kernel is not visible. ``known`` holds the keys of additional older storages.
+    ``bytes`` is the total size of the storages that are alive now, and ``high`` is the largest
+    value of ``bytes`` so far. If an operation reads a storage that no operation has created, the
+    storage is older and does not count. Examples are inputs, parameters and buffers. Temporary
+    memory inside a kernel is not visible. ``known`` holds the keys of additional older storages.
     """
 
     supports_higher_order_operators = True
@@ -236,7 +236,7 @@ class LiveStorages(DispatchMode):
 
 
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Copy the arguments. Tensors that can have a gradient become new leaves that require grad.
+    """Copy the arguments. Copies of differentiable tensors are new leaves that require grad.
 
     If some of the caller's tensors require grad, only the copies of these tensors require grad. A
     tensor that is passed twice is copied once so that its gradient includes both uses.
@@ -252,7 +252,7 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 
 
 def differentiable(tensor: Tensor) -> bool:
-    """Whether a tensor's dtype allows a gradient."""
+    """Return whether a tensor's dtype allows a gradient."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 
@@ -457,7 +457,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
     On the CPU, each storage counts from the operation that creates it until its last tensor is
     gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the
     allocator reports the requested bytes before rounding, which include the workspaces of kernels.
-    On CUDA, the call also runs once before the measurement so that memory that libraries allocate
+    On CUDA, the call also runs once before the measurement, so that memory allocated by libraries
     on first use does not count.
 
     Args:
@@ -546,7 +546,7 @@ class Largest(DispatchMode):
 
 
 # --------------------------------------------------------------------------------------------------
-# The size in bytes of a model's parameters and buffers, including quantized ones.
+# The size of a model's parameters and buffers in bytes, including quantized ones.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -554,8 +554,8 @@ def stored_bytes(module: nn.Module) -> int:
     """Return the size in bytes of all tensors in ``module.state_dict()``. Each storage counts once.
 
     A tensor subclass that wraps other tensors, like torchao's quantized weights, counts as the
-    tensors that it wraps. The actual memory counts: if a four-bit format stores each value in one
-    byte, each value counts as one byte.
+    tensors that it wraps. The function counts the actual memory. If a four-bit format stores each
+    value in one byte, each value counts as one byte.
 
     Args:
         module: A module with parameters and buffers of any kind.

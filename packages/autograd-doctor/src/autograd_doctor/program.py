@@ -1,6 +1,6 @@
-"""The table of results for a program, with one verdict for each Function that it called.
+"""The table of results for a program, with one verdict for each Function that the program called.
 
-This module does not import PyTorch, because the process that prints the table may not need it.
+This module does not import PyTorch, because the process that prints the table may not need PyTorch.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ class FunctionVerdict:
 
 @dataclass(frozen=True)
 class ProgramDiagnosis:
-    """The verdicts on all Functions of a program.
+    """The verdicts on all Functions in a program.
 
     ``print`` shows a table and a report for each error. It also shows a report for a Function that
     is correct for this program but wrong for other inputs.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out. ``broken`` is true if the examination itself failed, or if a
-    declaration could not be used. A row for each Function may then be missing.
+    declaration could not be used. The rows for some Functions may then be missing.
     """
 
     rows: tuple[FunctionVerdict, ...] = ()
@@ -140,7 +140,7 @@ class ProgramDiagnosis:
     def new(self) -> tuple[tuple[str, str], ...]:
         """The errors that the baseline does not contain.
 
-        Each one is a Function's name and a rule.
+        Each error is a pair of a Function's name and a rule.
         """
         return tuple((row.function, rule) for row in self.rows for rule in row.new)
 
@@ -207,7 +207,7 @@ def _short(name: str) -> str:
 def plain(value: Any) -> Any:
     """Convert a value to JSON-compatible data.
 
-    Infinity and nan become strings, because JSON cannot represent them as numbers.
+    Convert infinity and nan to strings, because JSON numbers cannot represent them.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}

@@ -2,7 +2,7 @@
 
 Without ``--doctor``, this plugin does nothing and imports neither PyTorch nor the doctor. With
 pytest-xdist, each worker records calls. At the end, each worker examines the Functions that no
-other worker has claimed and sends the resulting rows to the controller. The controller prints one
+other worker has claimed and sends the resulting rows to the controller, which prints a single
 table.
 """
 
@@ -26,7 +26,8 @@ _STASH = pytest.StashKey["Doctor"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the command-line options of this plugin."""
     group = parser.getgroup("autograd-doctor", "custom autograd Functions")
-    # These are two options, because an option with an optional value would swallow a path after it.
+    # These are two options, because a single option with an optional value would consume a path
+    # after it.
     group.addoption(
         "--doctor",
         action="store_const",

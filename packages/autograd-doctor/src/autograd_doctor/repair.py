@@ -54,27 +54,28 @@ def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
 
 @dataclass(frozen=True)
 class Repair:
-    """Tested changes to one file that remove a finding.
+    """Tested changes to a file that remove a finding.
 
     If an error remains, ``left`` describes it.
 
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
         changes: One change, or several changes that are needed together.
-        checked_on: Descriptions of the inputs on which every gradient was correct with the changes.
+        checked_on: Descriptions of the inputs for which every gradient was correct after the
+            changes.
         removes: The rule of the finding that the changes remove, if the finding is a warning or one
             of several errors; otherwise ``""``.
-        summary: The old and the new code, in general terms that also fit the same mistake in other
+        summary: The old and new code in general terms that also describe the same mistake in other
             code.
         kinds: The mistake in each changed line, such as "a sign is wrong".
         holds: The results that are correct on these inputs, as the beginning of a sentence.
         left: A sentence about the remaining error, or ``""`` if no error remains.
-        right: The inputs whose gradients are correct with the changes, if other gradients are still
-            wrong.
+        right: The inputs whose gradients are correct after the changes, if other gradients are
+            still wrong.
         compute: A callable that computes :attr:`jacobians`.
         made: The object that the changed code defines. Like ``compute``, it is lost when a repair
             is sent to another process.
-        signatures: Keys that find the same edits in other code.
+        signatures: Keys for finding the same edits in other code.
     """
 
     file: str

@@ -122,7 +122,7 @@ def _wrapped(text: str, head: str) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A call that is ready for the steps: float64 copies, a random cotangent, and both gradients.
+# A call prepared for the steps, with float64 copies, a random cotangent, and both gradients.
 # --------------------------------------------------------------------------------------------------
 
 EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; about 1e-11 each
@@ -131,7 +131,7 @@ EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 
 class Call:
     """A call to ``fn`` with copies of its inputs.
 
-    Floating-point copies are in float64, and differentiated inputs are leaves.
+    Floating-point copies are in float64, and the differentiated inputs are leaves.
 
     As in ``diagnose``, the steps differentiate all floating-point tensors. If some of them require
     grad, the steps differentiate only those. The loss is ``L = Σ g·y`` over all floating-point
@@ -183,7 +183,7 @@ class Call:
         return [found.get(i) for i in range(len(self.args))]
 
     def around(self, position: int, index: int, eps: float) -> tuple[float, float]:
-        """Return two values of L, with one input element changed by ``+eps`` and by ``-eps``."""
+        """Return the values of L after changing one input element by ``+eps`` and by ``-eps``."""
         above, below = (self._moved(position, index, by) for by in (eps, -eps))
         return self.loss(above), self.loss(below)
 
@@ -208,7 +208,7 @@ class Call:
 
 
 def is_real(value: object) -> bool:
-    """Whether a value is a tensor of real numbers."""
+    """Return whether a value is a tensor of real numbers."""
     return isinstance(value, Tensor) and value.is_floating_point()
 
 
@@ -291,7 +291,7 @@ def describe_contract(
     returned: Sequence[object],
     wanted: Sequence[int],
 ) -> Step:
-    """Check the number, shapes and dtypes of the gradients, and that all of them are finite."""
+    """Check the number, shapes and dtypes of the gradients, and whether all of them are finite."""
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
@@ -349,7 +349,7 @@ def describe_never_called() -> Step:
 
 
 def describe_untaken(title: str, stopped: Step) -> Step:
-    """Return a step that did not run, because an earlier step stopped the sequence."""
+    """Return a step that did not run because an earlier step stopped the sequence."""
     return Step(title, None, (f"skipped, because step {stopped.number} failed",))
 
 
@@ -379,9 +379,9 @@ def describe_magnitudes(
 def describe_element(
     place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
-    """Show the difference quotient for one element, and the gradient from ``backward``.
+    """Show the difference quotient and the gradient from ``backward`` for one element.
 
-    ``how`` describes how the quotient was computed, if this call computed it.
+    ``how`` is the formula for the quotient, or ``""`` if the quotient was computed earlier.
     """
     fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
@@ -457,7 +457,7 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
         reference: A callable with the same arguments that returns the correct values.
 
     Returns:
-        The result of the step. It prints as one or two lines.
+        The result of the step, which prints as one or two lines.
 
     Example:
         >>> import torch
@@ -483,7 +483,7 @@ def run_backward(fn: Any, inputs: Any) -> Step:
         inputs: The arguments of one call.
 
     Returns:
-        The result of the step. It prints as one or two lines.
+        The result of the step, which prints as one or two lines.
 
     Example:
         >>> import torch
@@ -517,7 +517,7 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
         eps: The step size of the finite differences.
 
     Returns:
-        The result of the step. It prints as one or two lines.
+        The result of the step, which prints as one or two lines.
 
     Example:
         >>> import torch
@@ -541,13 +541,13 @@ def check_element(
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        place: The element, as ``(argument, flat index)``. By default, the element with the largest
-            difference between the two numbers, or the element with the largest gradient if they
-            agree everywhere.
+        place: The element, as ``(argument, flat index)``. The default is the element with the
+            largest difference between the two numbers. If they agree everywhere, it is the element
+            with the largest gradient.
         eps: The step size of the finite differences.
 
     Returns:
-        The result of the step. It prints as one or two lines.
+        The result of the step, which prints as one or two lines.
 
     Example:
         >>> import torch
@@ -577,7 +577,7 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
         inputs: The arguments of one call.
 
     Returns:
-        The result of the step. It prints as one or two lines.
+        The result of the step, which prints as one or two lines.
 
     Example:
         >>> import torch
@@ -604,7 +604,7 @@ def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None
         reference: A callable with the same arguments that returns the correct values.
 
     Returns:
-        The five steps. They print as a table.
+        The five steps, which print as a table.
 
     Raises:
         TypeError: An input is complex.

@@ -2,9 +2,9 @@
 
 Each write is one transaction, so a crash cannot leave it half done.
 
-SQLite's write-ahead log (WAL) allows many readers during a write. Writers wait for each other.
-Store the file on a local disk of the grading machine, because WAL does not work on a network file
-system.
+With SQLite's write-ahead log (WAL), processes can read while another one writes. Writers wait for
+each other. Store the file on a local disk of the grading machine, because WAL does not work on a
+network file system.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from autograd_course.notebook_files import clean
 
 
 class Gradebook:
-    """An open gradebook. Use it in a ``with`` block, and open one per process and thread."""
+    """An open gradebook. Use it in a ``with`` block, and open one for each process and thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,8 +46,8 @@ class Gradebook:
         """Start a new run with a new secret seed.
 
         If ``resume`` is true and there is an unfinished run, return the last unfinished run
-        instead. ``grader`` is the version of the rules and the exercises. The run recomputes
-        verdicts from other versions.
+        instead. ``grader`` is the version of the rules and the exercises. The run replaces verdicts
+        from other versions.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -61,7 +61,7 @@ class Gradebook:
             return Run(int(number or 0), seed, grader)
 
     def finish(self, run: Run) -> None:
-        """Mark a run as complete, so that no command resumes it."""
+        """Mark a run as complete, so that later commands do not resume it."""
         with self._transaction() as write:
             write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
@@ -85,7 +85,7 @@ class Gradebook:
                 write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
 
     def reject(self, rejected: Rejected) -> None:
-        """Record a file that was not graded, together with the reason."""
+        """Record a file that was not graded, and the reason."""
         row = (rejected.student, rejected.source, clean(rejected.problem))
         with self._transaction() as write:
             write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
@@ -142,7 +142,7 @@ class Gradebook:
         """Set an answer's points by hand, regardless of its verdict. ``None`` removes these points.
 
         A grading run never changes points set by hand. ``seen`` is the :attr:`Score.stamp` that the
-        instructor saw. If the stamp has changed since then, write nothing and raise
+        instructor saw. If the stamp has since changed, write nothing and raise
         ChangedMeanwhileError. Return the current score. Raises SettlingError.
         """
         with self._transaction() as write:
@@ -179,7 +179,7 @@ class Gradebook:
         return reading.late(self._connection)
 
     def named(self, name: str) -> str:
-        """Return the student with this name in the gradebook or on the roster.
+        """Return the student who has this name in the gradebook or on the roster.
 
         If no student matches, return the name itself.
         """

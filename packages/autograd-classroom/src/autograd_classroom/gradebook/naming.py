@@ -9,7 +9,7 @@ _NAMED = 5
 
 
 def near(asked: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests similar names, or an empty string."""
+    """Return the end of a sentence suggesting similar names, or an empty string."""
     folded = {name.casefold(): name for name in names}
     word = asked.casefold()
     close = [name for key, name in folded.items() if word and word in key]

@@ -63,7 +63,7 @@ TABLES = (
         problem  TEXT NOT NULL,
         PRIMARY KEY (student, source)
     )""",
-    # A verdict applies to one version of the code and one version of the grader. Earlier
+    # A verdict belongs to one version of the code and one version of the grader. Earlier
     # submissions keep their own verdicts.
     """CREATE TABLE results (
         student  TEXT NOT NULL,
@@ -89,8 +89,8 @@ TABLES = (
 CHANGES = {  # the statements that migrate to each version
     4: (
         # Points that an instructor set by hand. Rows never change, and the last row for an answer
-        # applies. A row without points removes the earlier points. The hash identifies the code
-        # that the instructor saw, if any.
+        # takes effect. A row without points removes the earlier points. The hash identifies the
+        # code that the instructor saw, if any.
         """CREATE TABLE settlements (
             settlement INTEGER PRIMARY KEY,
             student    TEXT NOT NULL,
@@ -131,7 +131,7 @@ _WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseco
 
 
 class GradebookError(CourseError):
-    """Raised when a gradebook cannot be used. The message says how to fix the problem."""
+    """Raised when a gradebook cannot be used. The message explains how to fix the problem."""
 
 
 def opened(path: Path) -> sqlite3.Connection:

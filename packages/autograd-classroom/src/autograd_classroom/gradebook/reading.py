@@ -38,8 +38,8 @@ _PENDING = f"""
     ORDER BY a.student, e.position
 """
 
-# The queue is a temporary table in a separate file. Without this table, either the code of a whole
-# class would have to fit in memory, or a long read transaction would keep SQLite from checkpointing
+# The queue is a temporary table in a separate file. Without the queue, the code of a whole class
+# would have to fit in memory, or a long read transaction would prevent SQLite from checkpointing
 # the log.
 _QUEUE = f"""
     CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
@@ -47,7 +47,7 @@ _QUEUE = f"""
     GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
 """
 
-# If several versions of the grader judged the current code, the latest run counts.
+# If several versions of the grader judged the current code, use the verdict from the latest run.
 _JUDGED = """
     FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
@@ -134,7 +134,7 @@ def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) ->
 
 
 def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
-    """Yield the queued code, one piece at a time, without the names of its students."""
+    """Yield the queued code, one piece at a time, without student names."""
     number = 1
     while row := connection.execute(
         "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
@@ -145,7 +145,7 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
-    """Return the scores of all current answers, or only those of the named student."""
+    """Return the scores of all current answers, or only of the named student's answers."""
     return _scores(connection, _SCORES, student)
 
 
@@ -311,9 +311,9 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
 
 
 def _score(row: sqlite3.Row) -> Score:
-    """Convert a row to a score. Leave out damaged values, and name them in a remark.
+    """Convert a row to a score. Omit damaged values, and list them in a remark.
 
-    If the verdict itself is damaged, the answer counts as not graded.
+    If the verdict itself is damaged, treat the answer as not graded.
     """
     judged = row["status"] is not None
     stored = _json(row["evidence"]) if judged else {}
@@ -344,7 +344,7 @@ def _score(row: sqlite3.Row) -> Score:
 
 
 def _settled(row: sqlite3.Row) -> dict[str, Any]:
-    """Return a dict with the settlement. It is empty if no points were set by hand."""
+    """Return a dict with the settlement, or an empty dict if no points were set by hand."""
     points = _checked("points", row["given"])
     if points is None:
         return {}

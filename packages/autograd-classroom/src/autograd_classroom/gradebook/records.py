@@ -23,7 +23,7 @@ class Run:
 
 
 def total_points(scores: Iterable[Score]) -> float:
-    """Return the sum of the points, without the errors of adding binary fractions."""
+    """Return the sum of the points without the rounding errors of binary fractions."""
     return round(sum(score.points for score in scores), 6)
 
 
@@ -57,11 +57,11 @@ class Score:
     """The verdict on one answer. You can reproduce it from the code's ``hash`` and the ``seed``.
 
     ``status`` is empty if the answer has not been graded. ``problems`` describe what is wrong with
-    the form of the submission. ``remarks`` point out suspicious parts of the code, and only the
-    instructor sees them. ``damage`` names the damaged parts of the gradebook's record. ``points``
-    are the final points. If an instructor set the points by hand, they come from ``settlement``.
-    ``late`` is the number of late days, and ``late_cost`` is the share of the points that these
-    days cost.
+    the form of the submission. ``remarks`` point out suspicious parts of the code. Only the
+    instructor sees them. ``damage`` names the damaged parts of the record in the gradebook.
+    ``points`` are the final points. If an instructor set the points by hand, they come from
+    ``settlement``. ``late`` is the number of late days, and ``late_cost`` is the share of the
+    points that the student loses for them.
     """
 
     student: str
@@ -114,7 +114,8 @@ class Score:
 class Event:
     """An event in an answer's history: a verdict on one version of the code, or points set by hand.
 
-    ``points`` is ``None`` if points set by hand were removed. ``by`` is empty for a verdict.
+    ``points`` is ``None`` if an instructor removed points set by hand. ``by`` is empty for a
+    verdict.
     """
 
     at: str
@@ -143,7 +144,7 @@ class Tally:
 
 
 def as_json(value: Any) -> str:
-    """Convert a value to JSON that every parser accepts, with no NaN and no lone surrogates.
+    """Convert a value to JSON that every parser accepts, without NaN or lone surrogates.
 
     Convert objects of other types to strings.
     """

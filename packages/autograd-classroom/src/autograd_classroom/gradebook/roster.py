@@ -1,6 +1,6 @@
 """The class roster. It identifies the students and links them to their submissions.
 
-A roster is a CSV file with one row per student. Its columns can use the names from a Canvas or
+A roster is a CSV file with one row per student. The columns can have the names from a Canvas or
 Moodle gradebook export, or simple names such as ``name,id,email,group``.
 """
 
@@ -130,7 +130,7 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
 def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
     """Map each student in the gradebook to the matching person on the roster.
 
-    Leave out students without a unique match. For a name with a number, such as ``Ann B_123``, the
+    Omit students without a unique match. For a name with a number, such as ``Ann B_123``, the
     number takes precedence over the rest of the name.
     """
     owners: defaultdict[str, set[Person]] = defaultdict(set)
@@ -165,7 +165,7 @@ def as_text(roster: Roster) -> str:
 
 
 def from_text(data: Any) -> Roster:
-    """Parse a stored roster, and leave out invalid entries."""
+    """Parse a stored roster, and omit invalid entries."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

@@ -1,4 +1,4 @@
-"""An instructor's settings for an assignment: how many points faults and late days cost.
+"""An instructor's settings for an assignment: how many points mistakes and late days cost.
 
 The instructor writes the settings in a TOML file, and the gradebook stores them::
 
@@ -48,8 +48,8 @@ class Settings:
     """The settings of an assignment.
 
     The keys of ``weights`` are rules or families of rules. ``deadlines`` maps each lesson to a time
-    in ISO format. Each late day costs the share ``cost`` of the points, except for a student's
-    first ``free`` late days. An answer that is more than ``days`` days late gets no points. If
+    in ISO format. Each late day costs the share ``cost`` of the points. A student's first ``free``
+    late days cost nothing. An answer that is more than ``days`` days late gets no points. If
     ``days`` is ``None``, there is no limit. ``extensions`` maps each student to the number of days
     by which all of this student's deadlines are extended.
     """
@@ -72,9 +72,9 @@ class Settings:
     def lateness(
         self, handed_in: Mapping[str, str], names: Iterable[str] = ()
     ) -> dict[str, tuple[int, float]]:
-        """Map each late lesson to its late days and the share of the points that they cost.
+        """Map each late lesson to its late days and the share of the points that these days cost.
 
-        ``handed_in`` maps each lesson to the time when the student handed it in. If the time is
+        ``handed_in`` maps each lesson to the time at which the student handed it in. If the time is
         unknown, the lesson does not count as late. ``names`` are the names under which the student
         may have an extension.
         """
@@ -83,7 +83,7 @@ class Settings:
         for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):
             try:
                 after = _time(handed_in.get(lesson, "")) - _time(deadline) - extension
-            except (TypeError, ValueError):  # nothing was handed in, or the time is unknown
+            except (TypeError, ValueError):  # the student handed in nothing, or the time is unknown
                 continue
             late = math.ceil(after.total_seconds() / _DAY)
             if late > 0:
@@ -121,7 +121,7 @@ def from_file(path: Path) -> Settings:
 
 
 def from_data(data: Mapping[str, Any]) -> Settings:
-    """Check the data and return it as settings. Raises SettingsError."""
+    """Validate the data and return it as settings. Raises SettingsError."""
     _known("table", data, ["weights", "deadlines", "late", "extensions"])
     return Settings(
         weights=_weights(data.get("weights", {})),

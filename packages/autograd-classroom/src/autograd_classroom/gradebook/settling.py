@@ -19,7 +19,7 @@ class SettlingError(GradebookError):
 
 
 class ChangedMeanwhileError(SettlingError):
-    """Raised when the score has changed since the instructor looked at it."""
+    """Raised when the score has changed since the instructor viewed it."""
 
 
 def settle(
@@ -54,7 +54,7 @@ def settle(
 
 
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
-    """Return the score of an answer, or an empty score if the student handed in no answer.
+    """Return the score of an answer, or an empty score if the student did not hand in an answer.
 
     ``student`` is a name in the gradebook, or a name, id or address on the roster. Raises
     SettlingError if the student or the exercise is unknown.

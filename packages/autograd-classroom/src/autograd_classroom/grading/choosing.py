@@ -16,11 +16,11 @@ class UnknownExercisesError(CourseError, LookupError):
 
 
 def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
-    """Return the exercises named by the given words, in course order.
+    """Return the exercises that the words name, in course order.
 
-    A word can contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
-    ``square,linear``. If there are no words, return all exercises. Raises
-    :class:`UnknownExercisesError`.
+    A word is a name or several names separated by commas, such as ``01``, ``3``,
+    ``03_gradient_patterns`` or ``square,linear``. If there are no words, return all exercises.
+    Raises :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     ids = {e for name in names for e in _named(name)} if names else set(INDEX)

@@ -27,7 +27,7 @@ from autograd_classroom.grading.executor import (
 )
 
 _PATIENCE = 15  # seconds to wait for the scheduler's reply and for the first worker
-_AHEAD = 2  # queued tasks per worker, so that no worker has to wait for its next task
+_AHEAD = 2  # tasks to queue per worker, so that workers need not wait for their next task
 
 if TYPE_CHECKING:
     from autograd_classroom.grading.task import Task

@@ -1,4 +1,4 @@
-"""The interface between a run, which supplies tasks, and an executor, which carries them out.
+"""The interface between a run, which supplies tasks, and an executor, which performs them.
 
 :class:`Inline` is the simplest executor. It judges in this process.
 """
@@ -17,11 +17,11 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from autograd_classroom.grading.task import Task
 
-# The advice to give if the machine has too few resources for the workers.
+# Advice for users whose machine has too few resources for the workers.
 FEWER = "is there memory enough for so many? Go on with --resume and a smaller --jobs."
 Judge = Callable[[str], str]  # takes a task and returns the worker's result, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
-# Provides an Opening for each worker, and holds its resources until the worker has started.
+# Provides an Opening for each worker, and keeps its resources until the worker has started.
 Share = Callable[[], AbstractContextManager[Opening]]
 
 
@@ -35,7 +35,7 @@ class GradingError(CourseError, RuntimeError):
 class RefusedError(CourseError, RuntimeError):
     """Raised when a worker's environment lacks something that the judge needs.
 
-    The message says what is missing.
+    The message names what is missing.
     """
 
 
@@ -48,7 +48,7 @@ class Outcome:
 
 
 # An executor takes a task when a worker is free, and yields outcomes in any order. It never holds
-# more than a few tasks. It can raise GradingError. Closing its iterator ends all workers.
+# more than a few tasks at a time. It can raise GradingError. Closing its iterator ends all workers.
 Executor = Callable[[Iterator["Task"]], Generator[Outcome, None, None]]
 
 
@@ -61,7 +61,7 @@ def read(answer: str) -> dict[str, Any]:
 
 
 def refusal(error: RefusedError) -> str:
-    """Build the reply in which a worker explains why it cannot judge."""
+    """Build a worker's reply that explains why the worker cannot judge."""
     return json.dumps({"refused": str(error)})
 
 

@@ -1,9 +1,9 @@
 """Fork workers from a copy of this process that has already imported the modules they need.
 
-Forking saves the seconds that a new Python process needs to import PyTorch. This process makes the
-copy before it has threads, open files or a gradebook, so the copy contains only modules. Forking
-works only on Linux. This module identifies each process by a file descriptor, because Linux can
-reuse process ids.
+A new Python process needs seconds to import PyTorch. A forked process does not. This process makes
+the copy before it has threads, open files or a gradebook, so the copy contains only modules.
+Forking works only on Linux. This module identifies each process by a file descriptor, because Linux
+can reuse process ids.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class ChildProcess:
 
 
 class ForkServer:
-    """A copy of this process that calls functions in forked processes.
+    """A copy of this process that forks a new process for each function call.
 
-    The copy ends when :meth:`close` is called or when this process ends.
+    The copy ends when you call :meth:`close` or when this process ends.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Call ``live`` in a forked process, and exit without the original process's cleanup."""
+    """Call ``live`` in a forked process, and then exit without the original process's cleanup."""
     try:
         live(*args)
     except BaseException:
@@ -145,7 +145,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _reap() -> None:
-    """Reap the child processes that have ended. Do not wait for running ones."""
+    """Reap the child processes that have ended, without waiting for running ones."""
     with contextlib.suppress(ChildProcessError):
         while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
             pass

@@ -1,4 +1,4 @@
-"""Make Ctrl-C interrupt the command, but not the processes that the command starts."""
+"""Let Ctrl-C interrupt the command but not the processes that it starts."""
 
 from __future__ import annotations
 

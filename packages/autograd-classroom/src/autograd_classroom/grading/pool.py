@@ -1,7 +1,7 @@
-"""An executor that runs worker processes on this machine, each with one task at a time.
+"""An executor that runs worker processes on this machine. Each worker runs one task at a time.
 
-If a worker dies, only its current task is lost, and a new worker retries this task. If the parent
-process dies, each worker finishes its current task and then exits together with its sandbox.
+If a worker dies, it loses only its current task, and a new worker retries this task. If the parent
+process dies, each worker finishes its current task, ends its sandbox, and exits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Start = Callable[..., Process]  # calls its first argument with the remaining on
 
 
 def started(target: Callable[..., None], *args: Any) -> Process:
-    """Call ``target`` in a new Python process that inherits no state. Its imports take seconds."""
+    """Call ``target`` in a new Python process that inherits no state. Starting it takes seconds."""
     process: Process = _PROCESSES.Process(target=target, args=args)
     with ignore_sigint():
         process.start()  # type: ignore[attr-defined]
@@ -116,7 +116,7 @@ def _work(connection: Connection, opening: Opening) -> None:
 
 
 _TRIES = 2
-_LOST = 3  # after this many lost tasks in a row, assume that the tasks are not the cause
+_LOST = 3  # after losing this many tasks in a row, assume that the tasks are not the cause
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 
@@ -124,8 +124,8 @@ _DYING = f"the worker processes end before they have answered: {FEWER}"
 class Pool:
     """An :data:`Executor` with at most ``jobs`` processes, each of which opens its own judge.
 
-    ``share`` can provide openings whose sandbox is already running. ``start`` can provide a faster
-    way to start a process.
+    ``share`` can provide openings whose sandbox is already running, and ``start`` can provide a
+    faster way to start processes.
     """
 
     jobs: int
@@ -135,7 +135,7 @@ class Pool:
     _idle: list[Worker] = field(default_factory=list)
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes; see :data:`Executor`. Idle workers wait for the next call."""
+        """Yield the outcomes; see :data:`Executor`. Keep idle workers for the next call."""
         first = tuple(islice(tasks, self.jobs))
         workers = _Workers(self.share or self._opened, self.start, self._idle)
         yield from workers.outcomes(first, tasks)
@@ -190,7 +190,7 @@ class _Workers:
     def _turn(
         self, busy: dict[Any, Worker], worker: Worker, tasks: Iterator[Task]
     ) -> Outcome | None:
-        """Handle a worker's result or death. Give the next task to this worker or to a new one."""
+        """Handle a worker's result or death, and give the next task to this worker or a new one."""
         said = worker.heard()
         if said is None:
             del busy[worker.connection]

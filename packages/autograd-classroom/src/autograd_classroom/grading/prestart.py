@@ -1,4 +1,4 @@
-"""Start the sandbox early, so it can get ready while this process imports the course.
+"""Start the sandbox early, so that it gets ready while this process imports the course.
 
 This helps only if this module and its imports do not import PyTorch.
 """

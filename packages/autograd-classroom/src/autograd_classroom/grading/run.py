@@ -1,10 +1,10 @@
-"""One grading run: an executor judges the pending code, and the gradebook records the verdicts.
+"""A grading run. An executor judges the pending code, and the gradebook records the verdicts.
 
-The run judges each piece of code once, on its own inputs. All students who handed in this code get
-the same verdict. This is correct, because a verdict depends only on the code and its seed: the
+The run judges each piece of code once, with its own inputs. All students who handed in this code
+get the same verdict. This is correct, because a verdict depends only on the code and its seed: the
 sandbox does not know the students, and submissions cannot affect each other. It is also fair. If
-the same code were judged several times and its results varied, students with identical work could
-get different verdicts.
+the run judged the same code several times and the results varied, students with identical work
+could get different verdicts.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _score(outcome: Outcome) -> Score:
 
 @contextmanager
 def only_run(gradebook: Path) -> Iterator[None]:
-    """Lock a gradebook during a ``with`` block, so that only one run at a time uses it.
+    """Lock a gradebook during a ``with`` block, so that only one run can use it at a time.
 
     Raises GradingError if another run holds the lock.
     """

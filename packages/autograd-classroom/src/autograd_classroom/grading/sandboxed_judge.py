@@ -51,7 +51,7 @@ class SandboxedJudge:
         """Fork a sandbox template for one worker. Keep the fork until the worker has started."""
         try:
             twin = template.twin()
-        except SandboxError:  # the worker starts its own template, or reports why it cannot
+        except SandboxError:  # the worker then starts its own template or reports why it cannot
             yield self
             return
         with closing(twin):

@@ -42,7 +42,7 @@ class Task:
 
 
 def seed_for(run: Run, answer: Answer) -> int:
-    """Return the secret seed for an answer's inputs. It depends on the run and on the code.
+    """Return the secret seed for an answer's inputs, which depends on the run and on the code.
 
     Answers with the same code have the same seed, so a run judges identical code only once. The
     gradebook stores the seed with the verdict, so that instructors can reproduce the verdict.

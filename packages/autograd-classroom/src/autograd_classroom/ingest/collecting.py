@@ -1,4 +1,4 @@
-"""Collect submissions from any folder, one student at a time."""
+"""Collect the submissions in a folder, one student at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from autograd_course.extraction.lessons import lesson_of
 from autograd_course.index import LESSONS, exercises_of
 from autograd_course.notebook_files import Notebook, UnreadableError, read
 
-# Hidden folders that tools create. They may contain files that look like answers.
+# Hidden folders that tools create, which may contain files that look like answers.
 _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
@@ -50,7 +50,8 @@ class NoSubmissionsError(CourseError):
 class _Read:
     """A readable file and its rank.
 
-    If there are several files for a lesson, the grader uses the one with the highest rank.
+    If a student handed in several files for a lesson, the grader uses the one with the highest
+    rank.
     """
 
     submission: Submission
@@ -64,8 +65,8 @@ def collect(root: Path) -> Iterator[Submission | Rejected]:
     memory at a time. If a student handed in several files for one lesson, yield the file with the
     most attempted exercises, and reject the others. To break a tie, prefer the file with more
     tagged cells, then a notebook, and then the latest file. Files in folders named ``notebooks`` or
-    ``solutions`` come last, because they may be copies of the course's own files.
-    Raises NoSubmissionsError if ``root`` does not exist.
+    ``solutions`` rank last, because they may be copies of the course's own files. Raises
+    NoSubmissionsError if ``root`` does not exist.
     """
     require(root)
     for student, paths in sorted(by_student(root).items()):
@@ -79,7 +80,7 @@ def require(root: Path) -> None:
 
 
 def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submission | Rejected]:
-    """Yield one student's submissions, and the files that cannot be graded; see :func:`collect`."""
+    """Yield one student's submissions and rejected files; see :func:`collect`."""
     whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
     yield from (_of_a_class(_label(path, root)) for path in whole)
     own = [path for path in paths if path not in whole]
@@ -118,7 +119,7 @@ def _of_a_class(source: str) -> Rejected:
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield each student's file or folder. Search folders that contain many students' work."""
+    """Yield each student's file or folder. Descend into folders with the work of many students."""
     if not root.is_dir():
         yield root
         return
@@ -133,7 +134,7 @@ def _tops(root: Path) -> Iterator[Path]:
 
 
 def _is_hidden_student(folder: Path) -> bool:
-    """Return whether a hidden folder may contain a student's answers and is not a tool's folder."""
+    """Return whether a hidden folder may contain answers and does not belong to a tool."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
     return any(is_interesting(name) for name in os.listdir(folder))

@@ -24,7 +24,7 @@ _END, _LONGEST = b"PK\x05\x06", 1 << 24  # a zip's directory: end mark and maxim
 
 
 def students_in(path: Path) -> int:
-    """Count the students in a zip file, based on the file names that course sites generate."""
+    """Count the students in a zip file by the file names that course sites generate."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
             return 0
@@ -53,7 +53,7 @@ def _top(name: str) -> str:
 def handed_in(source: str, modified: float) -> str:
     """Return the submission time in ISO format.
 
-    The time comes from Blackboard's file name if possible, otherwise from the file's modification
+    Take the time from Blackboard's file name if possible, otherwise use the file's modification
     time. A time in a file name has no time zone, so assume this machine's time zone.
     """
     if named := _AT.search(source):
@@ -67,8 +67,8 @@ def handed_in(source: str, modified: float) -> str:
 def names_beside(folder: Path) -> dict[str, str]:
     """Map each Gradescope folder to its student's name and number, such as ``Ann B_123``.
 
-    Read the metadata file line by line, because it contains all results, and a YAML parser would
-    take a second per megabyte.
+    Read the metadata file line by line. It contains all results, and a YAML parser would take a
+    second per megabyte.
     """
     try:
         lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -1,9 +1,9 @@
-"""Read one student's files one by one, from a folder or from a zip file.
+"""Read a student's files one by one, from a folder or from a zip file.
 
-This module reads a zip file in memory, entry by entry, and writes nothing to disk. It uses a name
-in a zip only as a label, so ``../../etc/passwd`` cannot overwrite anything. It still rejects names
-that point outside the zip, links, encrypted entries and zip bombs. It does not trust the sizes that
-a zip states, so it stops reading at the limit.
+This module reads a zip file in memory, entry by entry, and writes nothing to disk. It uses the name
+of an entry only as a label, so ``../../etc/passwd`` cannot overwrite anything. It still rejects
+names that point outside the zip, links, encrypted entries and zip bombs. It does not trust the
+sizes stated in a zip file, so it stops reading at the limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LIMITS = Limits()
 class Found:
     """A file with its display path, its modification time, and either its bytes or a problem.
 
-    For an entry in a zip, the path is relative to the zip until the caller prepends the zip's path.
+    The path of an entry in a zip is relative to the zip until the caller prepends the zip's path.
     """
 
     source: str
@@ -159,7 +159,7 @@ def is_interesting(name: str) -> bool:
 def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
     """Yield the notebooks and scripts at ``path``, which can be a file, a zip or a folder.
 
-    Do not follow links, and open only regular files. For a file that exceeds the limits, yield the
+    Do not follow links, and open only regular files. If a file exceeds the limits, yield the
     problem instead of the contents.
     """
     left_files, left_bytes = limits.files, limits.total
@@ -201,7 +201,7 @@ def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Foun
 
 
 def _listed(folder: Path, most: int) -> list[str] | None:
-    """Return up to ``most`` names in a folder, sorted, or ``None`` if the folder is unreadable."""
+    """Return up to ``most`` sorted names in a folder, or ``None`` if the folder is unreadable."""
     names: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -229,7 +229,7 @@ def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether the file at a path inside a zip may contain answers."""
+    """Return whether the file at this path inside a zip may contain answers."""
     parts = name.replace("\\", "/").split("/")
     folders = [part for part in parts[:-1] if part not in ("", "..")]
     return is_interesting(parts[-1]) and not any(map(is_skipped, folders))

@@ -15,7 +15,7 @@ from autograd_course.index import Entry
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The number of recorded notebooks, and the number of rejected files or folders."""
+    """The number of recorded notebooks and the number of rejected files or folders."""
 
     notebooks: int = 0
     rejected: int = 0
@@ -30,9 +30,9 @@ def hand_in(
 ) -> HandedIn:
     """Record the submissions under ``root`` in the gradebook. Call ``step`` for each file.
 
-    From each notebook, take the answers to the requested exercises. Ignore notebooks without any
-    requested exercise. ``known`` caches what earlier calls read. With this cache, a call reads only
-    the files of students whose files have changed. Raises NoSubmissionsError if the folder does not
+    Take the answers to the requested exercises from each notebook. Ignore notebooks without any
+    requested exercise. ``known`` caches what earlier calls have read. With this cache, a call reads
+    a student's files only if they have changed. Raises NoSubmissionsError if the folder does not
     exist.
     """
     wanted = tuple(exercises)
@@ -72,7 +72,7 @@ def _read(
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
-    """Return the notebook's answers to those requested exercises that belong to its lesson."""
+    """Return the notebook's answers to the requested exercises in its lesson."""
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
     try:
         return extract(submission.notebook, submission.student, of_lesson)

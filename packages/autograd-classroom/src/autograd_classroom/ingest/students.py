@@ -1,4 +1,4 @@
-"""Determine which student a file belongs to, from its folder and its name.
+"""Determine from a file's folder and name which student it belongs to.
 
 ======================================  =================================================
 a path under the submissions folder     the student

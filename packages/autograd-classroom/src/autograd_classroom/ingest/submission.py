@@ -27,7 +27,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file or a student's folder that is not graded, with the reason in one sentence."""
+    """A file or a student's folder that is not graded, and the reason in one sentence."""
 
     student: str
     source: str
@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Reject a file that made our own code fail, so that the other files can still be graded."""
+    """Reject a file that makes our own code fail, so that the other files can still be graded."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

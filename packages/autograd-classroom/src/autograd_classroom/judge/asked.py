@@ -28,7 +28,7 @@ class UnansweredError(CourseError):
 class StoppedError(CourseError):
     """Raised when an answer exceeds its time limit.
 
-    The message says where the answer was stopped.
+    The message describes where the answer stopped.
     """
 
 
@@ -83,7 +83,7 @@ class Asked:
 def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
     """Build a question about the given inputs.
 
-    The question lists the inputs that require grad, because sending a tensor loses this flag.
+    The question lists the inputs that require grad, because a sent tensor loses this flag.
     """
     asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
     return Frame(said | {"differentiated": asking}, pack(inputs))
@@ -103,8 +103,8 @@ def raised(came: Frame) -> Raised | None:
 def returned(came: Frame) -> tuple[Any, ...]:
     """Return the results of a call.
 
-    If the sandbox could not send a value, replace the value with an empty object whose type has the
-    same name.
+    Replace a value that the sandbox could not send with an empty object whose type has the same
+    name.
     """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}
@@ -136,5 +136,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Convert a value to text, and truncate the text for display."""
+    """Convert a value to text, and truncate it for display."""
     return str(value)[:_LONGEST]

@@ -69,12 +69,12 @@ def judged(
     secret: int,
     budget: Budget | None = None,
 ) -> Verdict:
-    """Run an answer in a sandbox, on inputs drawn from a secret seed, and return the verdict.
+    """Run an answer in a sandbox, with inputs drawn from a secret seed, and return the verdict.
 
     The judge applies the same rules as ``grade``. A missing or invalid answer is wrong, and the
     verdict gives the reason. If our own code fails, the verdict is "grader failed". If the grader
-    fails twice on an answer but not on the reference, the verdict says so. The ``remarks`` name
-    suspicious code, so that a person can look at it. If ``budget`` is given, the judge also
+    fails twice on an answer but not on the reference, the verdict reports this. The ``remarks``
+    point out suspicious code for the instructor to review. If ``budget`` is given, the judge also
     searches for an edit that repairs a wrong answer, and adds it to the finding.
     """
     replaced: dict[str, None] = {}
@@ -98,7 +98,7 @@ def _tried(
     work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work, budget)
     failed = "grader failed"
-    if verdict.status == failed:  # a random failure rarely happens twice
+    if verdict.status == failed:  # try again, because a random failure rarely happens twice
         verdict = _verdict(exercise, answer, *work)
     if verdict.status == failed and _verdict(exercise, None, *work).status != failed:
         return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
@@ -136,7 +136,7 @@ def _ours(error: Exception) -> Reason:
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
-    """Return the seconds that an answer may take to reply to a question.
+    """Return how many seconds an answer may take to reply to a question.
 
     A value of 0 means that there is no limit. Answers to a slow exercise get more time.
     """
@@ -241,7 +241,7 @@ def _submitted(said: dict[str, Any]) -> Submitted:
 
 
 def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
-    """Return the other rules that an answer breaks, or ``("",)`` if the examination fails."""
+    """Return any other rules that an answer breaks, or ``("",)`` if the examination fails."""
     try:
         return order.also(verdict.finding) if verdict.finding else ()
     except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):

@@ -1,8 +1,8 @@
-"""Serialize a callable together with the code that the worker in the sandbox cannot import.
+"""Serialize a callable and the code that the worker in the sandbox cannot import.
 
-The sandbox contains no exercise code. However, some experiments must run in the same process as the
-answer, for example to find out which tensors it saves, which operations it runs, or whether it
-compiles. The judge sends only the required experiment and the models in its inputs. A parcel
+The sandbox does not contain the exercises. However, some experiments must run in the same process
+as the answer, for example to find out which tensors it saves, which operations it runs, or whether
+it compiles. The judge sends only the required experiment and the models in its inputs. A parcel
 contains their code and the parts of the course that they use. The worker imports all other modules.
 
 A parcel never contains anything that must stay outside the sandbox: see :func:`kept_out`.
@@ -33,7 +33,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = ("autograd_classroom.", "autograd_course.")
 _CACHED = functools._lru_cache_wrapper
-# In the worker, these functions replace parts of the grader. They create data but judge nothing.
+# In the worker, these functions replace parts of the grader. They create data but do not judge.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
     id(getattr(verdict, name)): (replies.__name__, standing)
     for name, standing in {
@@ -43,7 +43,7 @@ _STANDS_FOR: dict[int, tuple[str, str]] = {
         "Verdict": "Said",
     }.items()
 } | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
-# Types whose ``__module__`` does not contain them under their own name.
+# Types that cannot be found by name in their ``__module__``.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 
 

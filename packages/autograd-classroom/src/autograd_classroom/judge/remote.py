@@ -2,7 +2,7 @@
 
 :func:`remote_class` and :func:`remote_routine` wrap an answer as a local callable. Some experiments
 compare the answer with the course's own answer, which must not enter the sandbox. These experiments
-run outside the sandbox, and only the calls to the answer run inside it.
+run outside the sandbox and call the answer inside it.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _fitting(gradient: Any, given: Tensor) -> Tensor:
 
 
 def illustrated(done: Conclusion) -> tuple[Finding, ...]:
-    """Return the findings. If a gradient is incorrect, add the Jacobians to the first finding."""
+    """Return the findings. If a gradient is wrong, add the Jacobians to the first finding."""
     try:
         pair = done.jacobians()
     except Exception:  # the rows of a Jacobian come from the sandbox, so they may have any shape
@@ -175,7 +175,7 @@ class RemoteFunction:
         """Run one of the exercise's own checks, and return its finding or the answer's error.
 
         A check runs outside the sandbox if it judges only values or uses the course's own answer.
-        Any other check runs in the sandbox.
+        All other checks run in the sandbox.
         """
         code = _parcel(self.exercise.id, check)
         if code is None:
@@ -193,7 +193,7 @@ class RemoteFunction:
             return Raised(error.told)
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Compute the doctor's findings outside the sandbox, from the sandbox's evidence."""
+        """Compute the doctor's findings outside the sandbox, using evidence from the sandbox."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(Examiner(self, inputs), first, second)
         self.seen[:] = [(inputs, done.evidence)]
@@ -208,7 +208,7 @@ class RemoteFunction:
             return illustrated(done)
         exercise = self.exercise
         if any(map(exercise.is_failed_by, done.findings)):
-            return done.findings  # the answer already fails, so its gradients are not needed
+            return done.findings  # the answer has already failed, so its gradients are not needed
         if reason := done.why_not_compared(exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
@@ -226,7 +226,7 @@ class Examiner:
     inputs: Inputs
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
-        """Return the evidence from the sandbox, after checking that it is plausible."""
+        """Check that the evidence from the sandbox is plausible, and return it."""
         asked, exercise = self.answer.asked, self.answer.exercise
         look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
         look["double_backward"] = exercise.double_backward
@@ -285,7 +285,7 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
 
 
 def _finding(found: Any) -> Finding:
-    """Build a check's finding. Its severity and lesson come from the rule, not from the sandbox."""
+    """Build a check's finding. Take its severity and lesson from the rule, not from the sandbox."""
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")
@@ -304,8 +304,8 @@ class RemoteRoutine:
     """A ``RoutineWitness`` for an answer in the sandbox.
 
     The judge draws the samples outside the sandbox. A sample can contain models and functions, so
-    the judge sends it as a parcel. The judge computes the expected values itself and
-    compares them with the results.
+    the judge sends it as a parcel. The judge itself computes the expected values and compares them
+    with the results.
     """
 
     exercise: RoutineExercise
@@ -322,8 +322,8 @@ class RemoteRoutine:
     def tried(self) -> Verdict | Raised | None:
         """Return the verdict of the first trial that the answer fails, or ``None``.
 
-        A trial that uses the course's own answer runs outside the sandbox. Any other trial runs in
-        the sandbox, and the child process reports its verdict.
+        A trial that uses the course's own answer runs outside the sandbox. All other trials run in
+        the sandbox, and the child process reports their verdicts.
         """
         for trial in range(len(self.exercise.trials)):
             code = _sample_parcel(self.exercise.id, trial)

@@ -1,7 +1,7 @@
 """Search for an edit that repairs a wrong answer, and show the edit to the instructor.
 
-The judge derives candidate edits from the answer's source code. The sandbox runs the edited code.
-The search may take only a fixed share of the judging time.
+The judge derives candidate edits from the answer's source code, and the sandbox runs the edited
+code. The search may take only a fixed share of the judging time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Budget:
     known: dict[str, dict[Any, None]] = field(default_factory=dict)
 
     def earn(self, seconds: float) -> None:
-        """Add a share of the seconds that judging took."""
+        """Add a share of the seconds that the judge took."""
         self.left += SHARE * seconds
 
     @contextmanager
@@ -144,7 +144,7 @@ def _answer(came: Any) -> list[Any] | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Verify the repair on inputs that the search has not seen, and against all rules.
+# Verify the repair with all rules, and with inputs that the search has not seen.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """Seeds for the judge: one secret seed per answer, and one derived seed per purpose.
 
 The secret seed stays outside the sandbox. A derived seed reveals nothing about the secret seed or
-about other derived seeds. Even if an answer infers one derived seed from its inputs, it cannot
-predict later inputs and cotangents.
+about other derived seeds. Even if an answer infers a derived seed from its inputs, it cannot
+predict later inputs or cotangents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from autograd_classroom.protocol.wire import pack
 from autograd_course.grader.exercise import Sampled
 
-_BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds to it
+_BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds a number to it
 
 
 def derived(secret: int, *purpose: str) -> int:

@@ -1,7 +1,7 @@
-"""Wrap the reference as an answer, so that the judge can ask it the same questions.
+"""Wrap the reference as an answer, so that the judge can ask it the same questions as an answer.
 
-If the judge can grade the reference but not the submitted answer, the grader is not broken. The
-reference runs in a separate child process, which never runs a learner's code.
+If the judge can grade the reference but not the submitted answer, the grader itself is not broken.
+The reference runs in a separate child process, which never runs a learner's code.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@ from typing import Any
 from autograd_classroom.protocol.frames import is_deeper
 
 REPAIR = "repair"  # the evidence key for a repair
-ALSO = "also"  # the evidence key for other rules that a wrong answer breaks
+ALSO = "also"  # the evidence key for other rules broken by a wrong answer
 WARNINGS = "warnings"  # the evidence key for the doctor's warnings about an answer that passed
 _DEEPEST = 6  # maximum nesting depth; the matrices in a picture need four levels
 _LONGEST = 20_000  # maximum number of characters in a string; a line of code can be long
 
 
 def sound(evidence: Any) -> dict[str, Any]:
-    """Return the entries of a finding's evidence that have the types that the reports expect.
+    """Return those entries of a finding's evidence that have the types expected by the reports.
 
-    Leave out all other entries. Also leave out ``index`` if ``input`` is missing.
+    Omit all other entries. Also omit ``index`` if ``input`` is missing.
     """
     if not isinstance(evidence, Mapping):
         return {}

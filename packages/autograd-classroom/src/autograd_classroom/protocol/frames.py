@@ -1,8 +1,8 @@
 """Send and receive frames. A frame consists of a JSON object and a payload of bytes.
 
-The lengths of the object and the payload come first. Data from a child may be hostile, so this
-module limits all lengths and waiting times. If the received data is not a valid frame, :func:`read`
-returns a :class:`Malformed` object with the reason.
+A frame starts with the lengths of the object and the payload. Data from a child may be hostile, so
+this module limits all lengths and waiting times. If the received data is not a valid frame,
+:func:`read` returns a :class:`Malformed` object with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Frame:
 
 @dataclass(frozen=True)
 class Malformed:
-    """The result if no valid answer arrives. ``reason`` completes the sentence "the answer …"."""
+    """The result if no valid answer arrives.
+
+    ``reason`` completes a sentence that starts with "the answer …".
+    """
 
     reason: str
     gone: bool = False  # the other side has closed the connection
@@ -109,7 +112,7 @@ def _said(header: bytes) -> dict[str, Any]:
 
 
 def is_deeper(data: Any, levels: int) -> bool:
-    """Return whether the lists and dictionaries are nested more than ``levels`` deep."""
+    """Return whether lists and dictionaries are nested more than ``levels`` deep."""
     here = [data]
     for _ in range(levels + 1):
         here = [item for value in here for item in _items(value)]

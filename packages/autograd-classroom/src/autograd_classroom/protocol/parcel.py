@@ -65,7 +65,7 @@ def defined(
 ) -> Any:
     """Return the class that the source code defines.
 
-    If ``postponed`` is true, the annotations in the class are not evaluated.
+    If ``postponed`` is true, do not evaluate the annotations in the class.
     """
     space.update(names)
     flags = __future__.annotations.compiler_flag if postponed else 0

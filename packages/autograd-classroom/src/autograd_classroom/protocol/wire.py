@@ -1,7 +1,7 @@
-"""Convert evidence to bytes and back. Tensors are stored as safetensors, other data as JSON.
+"""Convert evidence to bytes and back, with tensors as safetensors and other data as JSON.
 
 The bytes may come from a process that ran untrusted code. This module therefore never uses pickle.
-It creates only tensors, plain values and the dataclasses of :mod:`autograd_doctor.evidence`.
+It creates only tensors, plain values and the dataclasses in :mod:`autograd_doctor.evidence`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Convert a value to JSON data. Move each tensor to ``tensors``, and keep only its key."""
+    """Convert a value to JSON data. Replace each tensor with its key in ``tensors``."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Tensor):

@@ -78,8 +78,8 @@ class ReportsError(CourseError):
 def prepare(folder: Path) -> None:
     """Create the folder for the reports if it does not exist.
 
-    Raises ReportsError if the folder contains a file that has the name of a report but was not
-    written by this module.
+    Raises ReportsError if the folder contains a file that has the name of a report but that this
+    module did not write.
     """
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():

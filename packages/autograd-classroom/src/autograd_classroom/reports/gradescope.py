@@ -17,7 +17,7 @@ from autograd_classroom.reports.wording import by_hand
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     """Return the data that Gradescope reads, ready for ``json.dump``.
 
-    If an answer has not been graded or the grader failed, the data contains no scores at all. A
+    If an answer has not been graded or the grader failed, the data does not contain any scores. A
     score of 0 would be unfair, because the student did not cause the problem.
     """
     scores = book.scores(student)

@@ -1,8 +1,7 @@
-"""JUnit XML for CI systems, with a test suite for each student and a test case for each exercise.
+"""JUnit XML for CI systems. It has a test suite for each student and a test case for each exercise.
 
-A wrong answer becomes a failure, and a missing answer becomes a skipped test. If the grader failed,
-the test case becomes an error. An answer with points set by hand becomes a failure unless it has
-full points.
+A wrong answer is a failure, and a missing answer is a skipped test. If the grader failed, the test
+case is an error. An answer with points set by hand is a failure unless it has full points.
 """
 
 from __future__ import annotations

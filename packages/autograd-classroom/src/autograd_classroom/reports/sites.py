@@ -21,7 +21,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the same feedback giv
 
 
 def canvas_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield a gradebook in Canvas's import format, with one assignment for each exercise.
+    """Yield a gradebook in Canvas's import format. Each exercise is an assignment.
 
     Canvas identifies a student by the column ``ID``, which contains a number that Canvas assigned.
     If this column is empty, Canvas uses ``SIS User ID``, ``SIS Login ID`` or the name. Canvas reads
@@ -46,12 +46,12 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a grading worksheet for one Moodle assignment. The grade is the sum of all points.
 
-    If none of a student's files could be read, the grade is empty, and the comment says why.
+    If none of a student's files could be read, the grade is empty, and the comment explains why.
 
-    Moodle identifies a student by the number in the column ``Identifier``. The number comes from
-    the name of the student's downloaded folder. If this name contains no number, the field is
-    empty. With the name and address columns, you can also import the file into Moodle's gradebook.
-    Moodle reads the columns with this code:
+    Moodle identifies a student by the number in the column ``Identifier``. This number is part of
+    the name of the student's downloaded folder. If the name contains no number, the field is empty.
+    With the name and address columns, you can also import the file into Moodle's gradebook. Moodle
+    reads the columns with this code:
     https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
     """
     yield written([
@@ -92,14 +92,14 @@ def unmatched(book: Gradebook, site: str) -> list[str]:
 
 
 def _numbers(book: Gradebook, pattern: re.Pattern[str]) -> dict[str, str]:
-    """Map students to the numbers that Canvas or Moodle put in folder and file names."""
+    """Map students to the numbers that Canvas or Moodle put into folder and file names."""
     return {s: match["user"] for s, top in _tops(book) if (match := pattern.fullmatch(top))}
 
 
 def feedback_zip(book: Gradebook) -> bytes:
     """Return a zip file of all students' pages, with file names that Moodle or Canvas recognizes.
 
-    Moodle expects each page in a folder with the same name as the student's downloaded folder
+    Moodle expects each page in a folder with the name of the student's downloaded folder
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
     expects file names that begin like the downloaded ones: with the student's name, the user number
     and the file number (``generate_comments_from_files`` in

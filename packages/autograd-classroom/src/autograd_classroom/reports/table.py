@@ -1,4 +1,4 @@
-"""Two CSV tables: one has a row for each answer, and the other has a row for each student."""
+"""Two CSV tables. One has a row for each answer, and the other has a row for each student."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = (
 
 _PERSON = ("name", "id", "email", "group")
 
-# A spreadsheet treats a field as a formula if it begins with one of these characters. Students can
+# Spreadsheets treat a field as a formula if it begins with one of these characters. Students could
 # exploit this, because they choose file names and can influence messages.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -31,7 +31,8 @@ def as_csv(book: Gradebook) -> str:
 def csv_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the table of answers in pieces, one student at a time.
 
-    If no answer of a student could be read, the student has one row, with the reason as problem.
+    If none of a student's answers could be read, the student has a single row, which gives the
+    reason under ``problems``.
     """
     yield written([_COLUMNS])
     for student in book.students():
@@ -46,12 +47,12 @@ def _unread(student: str, book: Gradebook) -> list[str]:
 
 
 def as_grade_table(book: Gradebook) -> str:
-    """Return a CSV table of each student's points per exercise, total points and possible points.
+    """Return a CSV table with each student's points per exercise, total points and possible points.
 
     If there is a roster, the columns name, id, email and group follow the ``student`` column. The
     table then also has a row for each student who handed in nothing, with an empty ``student``
-    field. If none of a student's files could be read, the row has no total. If an answer is not
-    graded yet, or if the grader failed, the field for its points is empty instead of 0.
+    field. If none of a student's files could be read, the row has no total. If an answer has not
+    been graded yet, or if the grader failed, the field for its points is empty instead of 0.
     """
     return "".join(grade_table_pieces(book))
 

@@ -74,7 +74,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
 
 
 def address(root: str, cell: Cell, show: str, place: str = "answer") -> str:
-    """Return the URL that shows an answer. With ``place="settle"``, the URL stores its points."""
+    """Return the URL of an answer's page. With ``place="settle"``, the URL stores the points."""
     student, exercise = cell
     return f"{root}{place}?{urlencode({'student': student, 'exercise': exercise, 'show': show})}"
 

@@ -1,7 +1,7 @@
 """A small web server for the review pages. A secret token in each address protects them.
 
 The server listens only on 127.0.0.1. Each request must name this address as its host and must
-contain the token. A request that changes points must come from one of the review pages.
+contain the token. A request that changes points must also come from one of the review pages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from autograd_classroom.review.pages import Form, address, answer_page, matrix_p
 def opened(url: str) -> Iterator[None]:
     """Open a secret address in the browser, using a private file that redirects to it.
 
-    All users of the machine can see the browser's command line, but the command line contains only
-    the name of this file. The context manager deletes the file on exit.
+    All users of the machine can see the browser's command line, but it contains only the name of
+    this file. The context manager deletes the file on exit.
     """
     with tempfile.TemporaryDirectory(prefix="autograd-course-") as folder:
         page = Path(folder) / "review.html"
@@ -100,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
                 )
 
     def do_POST(self) -> None:
-        """Store or withdraw the points for an answer. If this fails, show the reason."""
+        """Store or remove the points for an answer. If this fails, show the reason."""
         with self._answering():
             place, cell, show = self._asked()
             form = self._form()
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer an invalid request with an error message."""
+        """Respond to an invalid request with an error message."""
         try:
             yield
         except _RefusedError as refused:

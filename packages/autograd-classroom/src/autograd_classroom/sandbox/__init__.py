@@ -1,4 +1,4 @@
-"""The sandboxes for untrusted code. A sandbox uses Bubblewrap or a container."""
+"""Sandboxes for untrusted code, which use Bubblewrap or a container."""
 
 from __future__ import annotations
 

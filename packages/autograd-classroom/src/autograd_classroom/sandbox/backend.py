@@ -14,7 +14,7 @@ FORK_SERVER = "autograd_classroom.sandbox.fork_server"
 class NoSandboxError(CourseError, RuntimeError):
     """Raised when this machine cannot run untrusted code safely.
 
-    The message says what to install.
+    The message explains what to install.
     """
 
 
@@ -26,8 +26,8 @@ class SandboxError(CourseError, RuntimeError):
 class Start:
     """The command that starts a template process, and the environment variables for this command.
 
-    ``ending`` is a command that ends the template. It is empty if it is enough to kill the process
-    that ``command`` started.
+    ``ending`` is a command that ends the template. It is empty if killing the process that
+    ``command`` started is enough.
     """
 
     command: tuple[str, ...]
@@ -47,7 +47,7 @@ class Backend(Protocol):
 
     @property
     def separates(self) -> bool:
-        """Whether submissions that run in the same template are isolated from each other."""
+        """Whether submissions in the same template are isolated from each other."""
 
     @property
     def gap(self) -> str:

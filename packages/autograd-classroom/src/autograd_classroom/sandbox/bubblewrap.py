@@ -19,7 +19,7 @@ UNFILTERED = (
     "more memory than its limit."
 )
 MEETING = "/course/control"  # the path of the control socket inside the sandbox
-# The first steps of a child. The kernel refuses them if the root folder comes only from a chroot.
+# The first steps of a child. The kernel refuses them if the root folder is only a chroot.
 _LEAVES = f"""
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -30,7 +30,7 @@ confinement.leave()
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """A sandbox that has no network access and only a minimal, read-only root folder.
+    """A sandbox without network access and with a minimal, read-only root folder.
 
     Inside the sandbox, each submission also gets its own namespaces
     (``sandbox.fork_server.confinement``). If root started the sandbox, a child first switches to
@@ -67,7 +67,7 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in mounts.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
-    # No limit counts the memory in a shared mapping of /dev/zero, so hide this device.
+    # None of the limits count the memory in a shared mapping of /dev/zero, so hide this device.
     yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in mounts.shown() for p in shown.target.parents}):
         if folder != Path("/"):  # otherwise, bwrap might make it readable only by its owner

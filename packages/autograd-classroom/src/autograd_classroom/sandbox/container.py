@@ -1,6 +1,6 @@
 """Run code in a Docker or Podman container, for machines without Bubblewrap.
 
-The container's options give the same protection as Bubblewrap. A process in a container cannot
+The container's options provide the same protection as Bubblewrap. A process in a container cannot
 create new namespaces, so every submission gets a new container. This is safe but slow, because
 Python must import PyTorch for each submission.
 
@@ -30,7 +30,7 @@ _FOLDERS = {"dev": 0o755, "proc": 0o755, "sys": 0o755, "tmp": 0o1777}
 
 
 def image(engine: str) -> str:
-    """Return the name of the image. If the engine does not have the image, create it.
+    """Return the name of the image. Create the image if the engine does not have it.
 
     Raises SandboxError if the engine cannot create the image.
     """

@@ -18,11 +18,11 @@ class Limits:
     ``question`` is the CPU time limit, in seconds, for one question from the judge. After this
     time, the worker interrupts the Python code, and the verdict names the interrupted line.
     ``wall`` is the wall-clock limit for one question. After this time, the grader kills the
-    process. ``whole`` is the wall-clock limit for all questions together, not counting the time
-    that the grader itself needs.
+    process. ``whole`` is the wall-clock limit for all questions together, excluding the time that
+    the grader itself needs.
 
     The other limits apply to all processes together. They can use ``cpu`` seconds of CPU time, and
-    ``memory`` bytes in addition to the memory of Python and PyTorch. At most ``processes``
+    ``memory`` bytes of memory in addition to what Python and PyTorch use. At most ``processes``
     processes and threads can exist at the same time, and at most ``started`` can be started in
     total. The processes can write ``disk`` bytes in at most ``files`` files. Each process can have
     ``open_files`` open files.

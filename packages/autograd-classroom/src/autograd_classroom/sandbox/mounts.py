@@ -21,7 +21,8 @@ INSIDE = Path("/course")
 TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
-# The programs that build a C++ operator, and their paths in the sandbox. ninja calls the shell.
+# The programs needed to build a C++ operator, and their paths in the sandbox. ninja calls the
+# shell.
 _PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
     "sh": Path("/bin/sh")
 }
@@ -74,10 +75,10 @@ def _of_the_system() -> Iterator[Shown]:
 
 
 def _of_the_compiler() -> Iterator[Shown]:
-    """Yield the compiler's programs and headers, if all of them are on this machine.
+    """Yield the compiler's programs and headers, if this machine has all of them.
 
-    A compiler does not make the sandbox less safe, because the Python code of a submission could
-    create machine code without a compiler.
+    A compiler does not make the sandbox less safe, because a submission's Python code could create
+    machine code without one.
     """
     found = {name: shutil.which(name) for name in _PROGRAMS}
     if all(found.values()) and _HEADERS.is_dir():

@@ -1,4 +1,4 @@
-"""Run a sandbox, which contains a template process and at most one child at a time.
+"""Run a sandbox, which contains a template process and at most one child process at a time.
 
 If the child does not answer a question, :func:`told` explains the reason to the student.
 """
@@ -54,7 +54,7 @@ def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
 
 def _ended(code: int, limits: Limits) -> str:
     if code == 128 + signal.SIGKILL:
-        return (  # the kernel does not say which limit was exceeded
+        return (  # the kernel does not report which limit the code exceeded
             f"the code was stopped: it computed for more than {limits.cpu} s, took too much, "
             "or killed itself."
         )

@@ -27,7 +27,7 @@ class Twin:
         self.control = control
 
     def close(self) -> None:
-        """Close the connection. This ends the fork and its child."""
+        """Close the connection, which ends the fork and its child."""
         self.control.close()
 
 
@@ -60,7 +60,7 @@ class Template:
             self._close_door()
 
     def twin(self) -> Twin:
-        """Fork the template, and return the fork, which another process can then control.
+        """Fork the template and return the fork. Another process can then control the fork.
 
         Raises SandboxError if the template has ended.
         """

@@ -1,10 +1,10 @@
-"""Compute fingerprints of code. They ignore variable names, layout, comments and the given stub.
+"""Compute fingerprints of code that ignore variable names, layout, comments and the given stub.
 
-The syntax tree of each function body becomes a sequence of words, with one word for each node. All
-variables become the same word, but attributes, keywords and numbers keep their names and values.
-Each group of consecutive words has a hash. Each window of neighboring hashes keeps only its
-smallest hash. Code therefore keeps its fingerprints if it is moved or surrounded by other code
-(Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
+The algorithm converts the syntax tree of each function body to a sequence of words, with one word
+for each node. It replaces all variables with the same word, but keeps the names and values of
+attributes, keywords and numbers. It hashes each group of consecutive words. From each window of
+neighboring hashes, it keeps only the smallest one. Code therefore keeps its fingerprints if it is
+moved or surrounded by other code (Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
 
 
 def _own(node: ast.stmt) -> bool:
-    """Return whether a statement counts. Imports, docstrings, stubs and scopes do not."""
+    """Return whether a statement counts. Imports, docstrings, stubs and scopes do not count."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

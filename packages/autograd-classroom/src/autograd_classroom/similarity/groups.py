@@ -1,13 +1,14 @@
 """Find groups of similar answers to one exercise.
 
 Each fingerprint has a weight, which is higher if fewer students have the fingerprint. The weight is
-1 if only two students share the fingerprint, and 0 if all students have it. Two answers are similar
-if their shared fingerprints have a high total weight and make up nearly all of the smaller answer.
-A short answer that every student must write in the same way never has a high total weight.
+1 if only two students share the fingerprint, and nearly 0 if all students have it. Two answers are
+similar if their shared fingerprints have a high total weight and make up nearly all of the smaller
+answer. A short answer that every student must write in the same way never has a high total weight.
 
-Fingerprints that many students share say little about any two of them. But many students do not
-write the same long code by chance: they may all have copied a published solution. Such code forms a
-group, however many students have it. Code that contains nearly all of it also joins the group.
+A fingerprint that many students share says little about any two of them. However, many students do
+not write the same long code by chance. They may all have copied a published solution. Such code
+forms a group, no matter how many students have it. The group also includes code that contains
+nearly all of the shared code.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from autograd_classroom.similarity.fingerprints import fingerprints
 
 ENOUGH = 12.0  # minimum total weight of the shared fingerprints
 NEARLY_ALL = 0.75  # minimum shared part of the smaller answer's weight
-LONG = 36  # students do not share this many fingerprints beyond the given code by chance
+LONG = 36  # students do not share this many fingerprints by chance, not counting the given code
 MANY = 3  # minimum number of students with the same long code
-_FEW = 20  # in a smaller class, even a rare fingerprint means less
+_FEW = 20  # in a smaller class, even a rare fingerprint has less weight
 _COMMON = 40  # ignore a fingerprint in more than this many answers when searching for pairs
 
 
@@ -121,9 +122,9 @@ def _same(
     weights: Mapping[int, float],
     given: frozenset[int],
 ) -> Iterator[_Pair]:
-    """For each code that several students handed in, yield a pair of this code with itself.
+    """If several students handed in the same code, yield a pair of this code with itself.
 
-    For long code, also yield pairs with other code that contains nearly all of it.
+    If the code is long, also pair it with other code that contains nearly all of it.
     """
     for place, each in enumerate(prints):
         rare, own = sum(weights[p] for p in each), len(each - given)

@@ -28,7 +28,7 @@ def run(cells: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
-    # Register the source, so that inspect and tracebacks can find the learner's lines.
+    # Register the source, so that ``inspect`` and tracebacks can find the learner's lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(compile(source, filename, "exec"), defined)

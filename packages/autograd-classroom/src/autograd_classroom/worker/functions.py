@@ -58,7 +58,7 @@ def _look(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
-    """Run the answer with edited methods. The judge sends the edits to search for a repair."""
+    """Run the answer with edited methods, which the judge sends when it searches for a repair."""
     args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
     question = Question(args, said["wanted"], sent, ())
     came = run_edits(answer, said["edits"], question, seed=said["seed"])
@@ -66,7 +66,7 @@ def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _sent(values: Inputs | None) -> Inputs | None:
-    """Replace all values that are not dense tensors with ``None``, because they cannot be sent."""
+    """Replace all values except dense tensors with ``None``, because they cannot be sent."""
     return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 

@@ -2,7 +2,7 @@
 
 The sandbox contains only the parts that answers use, such as data sets and functions that compile
 C++. A learner's cells can also import other names, for example to call ``grade`` or to draw a
-figure. In the sandbox, these other names are placeholders that do nothing.
+figure. In the sandbox, these names refer to placeholders that do nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ANY = (
 
 
 class Nothing:
-    """A placeholder that does nothing. Each call and each attribute returns the placeholder."""
+    """A placeholder that does nothing. Every call and attribute returns the placeholder itself."""
 
     def __call__(self, *args: Any, **options: Any) -> Self:
         """Do nothing, and return the placeholder itself."""

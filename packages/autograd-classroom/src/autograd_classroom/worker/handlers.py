@@ -18,8 +18,8 @@ from autograd_classroom.worker.values import unusual
 from autograd_course.errors import first_line
 from autograd_course.execution import isolated, place
 
-# After these questions, a quick tamper check is enough: the judge checks the answers itself or asks
-# the questions again during the diagnosis.
+# After these questions, a quick tamper check is enough, because the judge checks the answers itself
+# or asks the questions again during the diagnosis.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
 Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
@@ -51,7 +51,7 @@ class Handlers:
         return replace(came, said=came.said | self.integrity.told(near=plain))
 
     def _answered(self, question: Frame) -> Frame:
-        """Return the answer. If an error occurs, return a description of the error instead."""
+        """Return the answer or, if an error occurs, a description of the error."""
         inputs: tuple[Any, ...] = ()
         try:
             said, inputs = _read(question)

@@ -1,9 +1,9 @@
-"""The parts of our packages that the sandbox contains: the worker and modules for learners' code.
+"""The parts of our packages in the sandbox, which are the worker and modules for learners' code.
 
 The sandbox contains no other part of the classroom or the course. In particular, it does not
 contain the exercises (with their references, samples, checks and hints), the reference Functions,
-the grader or the quizzes. ``sandbox.mounts`` lists the files that are visible in the sandbox. If
-the worker runs without a sandbox, it still cannot import any other part.
+the grader or the quizzes. ``sandbox.mounts`` lists the files that are visible in the sandbox. Even
+if the worker runs without a sandbox, it cannot import any other part.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Inside:
     ) -> ModuleSpec | None:
         """Return a spec for a package that is only partly in the sandbox.
 
-        For a module that is in the sandbox, return ``None``, so that the next finder imports it.
+        For a module that is completely in the sandbox, return ``None``, so that the next finder
+        imports it.
 
         Raises ModuleNotFoundError if the module is not in the sandbox.
         """
@@ -86,5 +87,5 @@ class Inside:
 
 
 def only_inside() -> None:
-    """Block the import of all modules of our packages that are not in the sandbox."""
+    """Block the import of all modules in our packages that are not in the sandbox."""
     sys.meta_path.insert(0, Inside)

@@ -24,8 +24,8 @@ from autograd_course.submitted import (
     submitted_routine,
 )
 
-# Maps the name of each feature that an exercise may need to a function, which returns a message if
-# this machine lacks the feature.
+# Maps each feature that an exercise may need to a function. The function returns a message if this
+# machine lacks the feature.
 _NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
 _ENDLESS = (
     "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "

@@ -2,8 +2,8 @@
 
 The worker records the original functions before the cells run. If a submission replaces a function,
 the worker restores the original, so that the submission cannot forge the child's messages by
-rebinding a name. The worker only reports the replacement, because there may be a harmless reason
-for it. Hostile code can do more than rebind names, but only in its own process: see
+rebinding a name. The worker reports the replacement but continues, because there may be a harmless
+reason. Hostile code can do more than rebind names, but only in its own process: see
 ``autograd_classroom.judge``.
 """
 
@@ -44,7 +44,7 @@ _is_a = isinstance
 
 @dataclass(frozen=True)
 class Place:
-    """An attribute: its name, its original value, and the code object of this value.
+    """An attribute with its name, its original value, and the code object of this value.
 
     The value is ``_NOTHING`` if the attribute does not exist. The code is ``None`` if the value is
     not a Python function.
@@ -145,7 +145,7 @@ _DEVICE = torch.device("cpu")
 
 
 class TamperCheck:
-    """The original functions, and the names of those that the submission has replaced."""
+    """The original functions, and the names of the functions that the submission has replaced."""
 
     def __init__(self, noted: tuple[Owner, ...] | None = None) -> None:
         self._noted = tuple(_noted()) if noted is None else noted

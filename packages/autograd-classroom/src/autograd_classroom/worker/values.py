@@ -1,8 +1,8 @@
 """Convert the results of an answer to frames.
 
-A value that cannot be sent is replaced by the name of its type. Results that cannot be examined,
-such as sparse tensors or far too many values, become a sentence that tells the student what to
-change.
+This module replaces a value that cannot be sent with the name of its type. It replaces results that
+cannot be examined, such as sparse tensors or far too many values, with a sentence that tells the
+student what to change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from autograd_course.calls import as_tuple, is_float
 from autograd_course.execution import Raised, differentiable
 
 MOST = 100  # maximum number of values that a call may return; exercises ask for a few
-_MOST_SAVED = 10_000  # a loop may save a tensor at each step
+_MOST_SAVED = 10_000  # a loop may save a tensor in each iteration
 _PLAIN = (Tensor, nn.Parameter)  # an instance of a subclass may define its own operations
 _NUMBERS = {
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
@@ -61,7 +61,7 @@ def kind(value: Any) -> str:
 
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """Return a sentence if there are too many results to examine, otherwise ``""``."""
+    """Return a sentence if the answer has too many results to examine, otherwise ``""``."""
     with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):
@@ -95,7 +95,7 @@ def _many(what: str, values: tuple[Any, ...]) -> str:
 def _made(answer: type[Function], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """Yield the outputs of ``forward``, the saved tensors, and the outputs of ``backward``.
 
-    Each of them comes with a description, such as ``"forward returns"``.
+    Each item has a description, such as ``"forward returns"``.
     """
     outputs = as_tuple(answer.apply(*differentiable(tuple(inputs))))
     yield "forward returns", outputs

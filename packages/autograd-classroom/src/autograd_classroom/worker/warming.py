@@ -18,7 +18,7 @@ _WARM = 120.0  # time limit in seconds for the first answers, which import modul
 
 
 def warm() -> TamperCheck:
-    """Answer a few trial questions. Then record the original functions, and return the record."""
+    """Answer a few trial questions. Then return a record of the original functions."""
     given.provide()
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
     torch.empty(1, device="meta") * 2  # the first use of the meta device imports many modules
@@ -28,7 +28,7 @@ def warm() -> TamperCheck:
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in handlers.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
-    return TamperCheck()  # by now, PyTorch has replaced some of its functions itself
+    return TamperCheck()  # by now, PyTorch has replaced some of its own functions
 
 
 class _Warm(Function):

@@ -1,4 +1,4 @@
-"""Diagnose whole programs: record a program's calls, then diagnose each Function on its calls.
+"""Diagnose whole programs by recording a program's calls and then diagnosing each Function.
 
 The module ``watching`` runs these two steps for ``pytest --doctor`` and ``autograd-doctor run``.
 """

@@ -1,4 +1,4 @@
-"""The baseline, a file that lists the known errors in a project that are not fixed yet.
+"""The baseline, a file that lists a project's known errors that have not been fixed yet.
 
 The file is sorted JSON with one entry for each Function and rule. It contains no numbers, so it
 changes only when a finding appears or disappears.
@@ -54,7 +54,7 @@ def why_it_fails(found: ProgramDiagnosis, baseline: Path | None) -> str:
 
 
 def no_longer_found(found: ProgramDiagnosis, known: Known) -> str:
-    """Return a sentence about the baseline's errors that the examined Functions no longer show."""
+    """Return a sentence about errors in the baseline that the examined Functions no longer have."""
     examined = {row.function: row.errors for row in found.rows if row.ok is not None}
     gone = sorted(it for it in known if it[0] in examined and it[1] not in examined[it[0]])
     listed = ", ".join(f"{rule} of {function}" for function, rule in gone)

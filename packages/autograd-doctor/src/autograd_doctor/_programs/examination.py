@@ -119,7 +119,7 @@ def examine(
 ) -> ProgramDiagnosis:
     """Diagnose each recorded Function.
 
-    Examine the best call to each Function first, and the other calls while time remains.
+    Start with the best call to each Function, and examine the other calls while time remains.
 
     Args:
         recorder: The recorder that watched the program.
@@ -252,8 +252,8 @@ class _Patient:
 
         Some outputs are not unique, such as an eigenvector or the square root of a matrix.
         ``backward`` can then be correct only for losses that do not depend on which solution
-        ``forward`` returns. Cotangents whose elements are all equal, as after ``sum()``, prove
-        nothing.
+        ``forward`` returns. If all elements of a cotangent are equal, as in the backward pass of
+        ``sum()``, the cotangent cannot show this.
         """
         errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
@@ -301,7 +301,7 @@ class _Patient:
         return _why_nothing_was_kept(self.seen)
 
     def _wrong_on_other_inputs(self) -> tuple[RecordedCall, Diagnosis] | None:
-        """Return the first diagnosis with a warning about wrong values on other inputs."""
+        """Return the first diagnosis with a warning about wrong values for other inputs."""
         for call, diagnosis in self.diagnoses:
             warned = [it.rule for it in diagnosis.findings if it.severity == "warning"]
             twice = call.create_graph and any(rule in SILENT for rule in warned)
@@ -320,7 +320,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Convert silent errors in second derivatives to warnings. The program might be affected."""
+    """Report silently wrong second derivatives as warnings, because they may affect the program."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -372,8 +372,8 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 def _arguments(call: RecordedCall) -> list[Any]:
     """Return the arguments for examining a recorded call.
 
-    The arguments are copies, except for parameters that the call can also reach in another way, as
-    in a checkpoint. The gradient of such a parameter must reach the parameter itself.
+    The arguments are copies, except for parameters that the call can also reach in another way, for
+    example in a checkpoint. The gradient of such a parameter must reach the original parameter.
     """
     args = list(call.args)
     live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}

@@ -1,4 +1,4 @@
-"""The declarations in a project's pyproject.toml about its Functions."""
+"""The declarations about a project's Functions in its pyproject.toml."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeclarationError(AutogradDoctorError):
 class Project:
     """The declarations in the nearest pyproject.toml.
 
-    A declaration is read only when it is needed.
+    This class parses a declaration only when it is needed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -96,7 +96,7 @@ class Project:
 
 
 def _missing(name: str) -> tuple[str, str, list[str]]:
-    """Return a name's imported module, the part that the module lacks, and the module's names."""
+    """Return the imported module in a dotted name, the part that it lacks, and the names in it."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:end]))

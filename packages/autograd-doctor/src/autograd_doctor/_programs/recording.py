@@ -1,13 +1,13 @@
-"""Record the calls of a program: a few small and distinct calls for each Function.
+"""Record a program's calls, keeping a few small and distinct calls for each Function.
 
-The recorder keeps a call if autograd records it, which means that grad mode is on and at least one
-input requires grad. It copies the tensors before the call, because ``forward`` may change them. Two
-calls are distinct if their shapes, dtypes, ``requires_grad`` or plain values differ. If the tensors
-of a call are huge, the recorder stores smaller tensors instead. Equal lengths stay equal.
+The recorder keeps a call if autograd records it, that is, if grad mode is on and at least one input
+requires grad. It copies the tensors before the call, because ``forward`` may change them. Two calls
+are distinct if their shapes, dtypes, ``requires_grad`` or plain values differ. If the tensors of a
+call are huge, the recorder stores smaller tensors instead. Equal lengths stay equal.
 
 The program must not notice the recording. The recording draws no random numbers, is not affected by
-the program's modes, and takes only a small part of the program's time. Once this time is used up,
-the recorder still counts calls but does not inspect them.
+the program's modes, and takes only a small part of the program's time. When this time is used up,
+the recorder still counts calls but no longer inspects them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """A recorded call: copies of its tensors, and references to all other arguments."""
+    """A recorded call, with copies of its tensors and references to its other arguments."""
 
     function: Callable[..., Any]  # the class of a Function, or a custom operator
     args: tuple[Any, ...]
@@ -74,7 +74,7 @@ class RecordedCall:
 
 
 def _fitness(size: int) -> tuple[bool, int]:
-    """Return a sort key for a call's size.
+    """Return a sort key for the size of a call.
 
     Small calls take less time, but very small ones reveal less.
     """
@@ -114,10 +114,9 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """Count an inspection that found nothing new, and inspect fewer calls after many such
-        inspections.
+        """Count an inspection. If many in a row find no new structure, inspect fewer calls.
 
-        First, inspect only every 8th call, then every 64th, and so on.
+        At first, inspect only every 8th call, then every 64th, and so on.
         """
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
@@ -376,7 +375,7 @@ def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
 
 
 def _unfit(args: tuple[Any, ...]) -> str:
-    """Return the reason why a call cannot be kept, or ``""`` if there is no such reason."""
+    """Return the reason why the recorder cannot keep a call, or ``""`` if it can."""
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return TRACED
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -419,7 +418,7 @@ def _without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies of tensors. The copy of a huge tensor is smaller.
+# Copies of tensors. A huge tensor gets a smaller copy.
 # --------------------------------------------------------------------------------------------------
 
 Lengths = Mapping[int, int]  # maps each large length to a smaller one
@@ -461,7 +460,7 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
-    """Map lengths to smaller ones that keep their order and remainder modulo a power of 2.
+    """Map lengths to smaller ones with the same order and the same remainder modulo a power of 2.
 
     Different lengths stay different so that a transposed or broadcast dim remains visible.
     """
@@ -492,7 +491,7 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Custom operators. PyTorch wraps the registered ``backward`` of an operator in a Function.
+# Custom operators. PyTorch wraps an operator's registered ``backward`` in a Function.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -509,7 +508,7 @@ class Operator:
 def _operator_of(function: type[Function]) -> Operator | None:
     """Return the operator whose ``backward`` PyTorch runs in this Function, if there is one.
 
-    The Function is private to PyTorch. If its structure is not the expected one, return ``None``.
+    The Function is private to PyTorch. If it does not have the expected structure, return ``None``.
     """
     if function.__module__ != "torch._library.autograd":
         return None
@@ -535,7 +534,7 @@ def _enclosed(function: Any) -> dict[str, Any]:
 def _operator_call(
     operator: Operator, args: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the operator with its keyword-only arguments, and its other arguments.
+    """Return the operator, with keyword-only arguments bound, and the other arguments.
 
     PyTorch passes its own data to the Function after the operator's arguments.
     """
@@ -559,7 +558,7 @@ _METHODS = ("forward", "backward", "setup_context")
 
 
 def _definition(function: type[Function]) -> tuple[str, int]:
-    """Return the file and line of one of the methods that the class defines or inherits."""
+    """Return the file and line of a method that the class defines or inherits."""
     for name in _METHODS:
         found = vars(function).get(name)
         code = getattr(_innermost(getattr(found, "__func__", found)), "__code__", None)

@@ -34,7 +34,7 @@ class Terminated(BaseException):
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit code, or the signal that should also end this process."""
+    """How a program ended: its exit code, or the signal that must also end this process."""
 
     code: int = 0
     by_signal: int = 0
@@ -127,7 +127,7 @@ def _put_first(folder: str) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exception so that the recorded calls can still be examined."""
+    """Convert SIGTERM to an exception, so that the doctor can still examine the recorded calls."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated
@@ -145,7 +145,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _at_most_seconds(seconds: float | None) -> Iterator[None]:
-    """After this many seconds, raise :class:`Stop` in the program, and again every second."""
+    """Raise :class:`Stop` in the program after this many seconds, and then again every second."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
@@ -228,7 +228,7 @@ def end_by(number: Callable[[], int]) -> None:
     """Let a signal end this process after all exit handlers have run, as Python does after Ctrl-C.
 
     ``number`` returns the signal, or 0 for none. Call this function before the program registers
-    its exit handlers, so that the handlers run first.
+    its exit handlers, so that these run first.
     """
     import atexit
 

@@ -1,4 +1,4 @@
-"""Watch a whole program, starting before it imports PyTorch, and examine its calls.
+"""Watch a whole program, even before it imports PyTorch, and examine its calls.
 
 This module does not import PyTorch until the program has imported it. No function in this module
 raises an error. If something fails, a sentence below the table reports it.
@@ -96,7 +96,7 @@ def conclude(
 
     Args:
         parts: The results of each process.
-        json: The file to which the result is written as JSON.
+        json: The file to which to write the result as JSON.
         baseline: The file with the known errors.
         update: Whether to update the baseline first.
 
@@ -151,9 +151,9 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that lets several processes divide the Functions among themselves.
+    """Return a function with which several processes divide the Functions among themselves.
 
-    The process that first creates the file for a Function examines the Function.
+    The first process to create the file for a Function examines that Function.
     """
     from hashlib import sha256
 

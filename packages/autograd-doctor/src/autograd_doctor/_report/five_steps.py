@@ -1,7 +1,7 @@
 """Describe the five debugging steps, using evidence that has already been collected.
 
-This module runs no user code. If slopes along random directions confirmed the gradient, the
-doctor computed no Jacobian. In this case, the steps show the slopes instead of single elements. The
+This module runs no user code. If slopes along random directions confirmed the gradient, the doctor
+did not compute a Jacobian. In this case, the steps show the slopes instead of single elements. The
 last step compares the numerical and the analytical Jacobian with gradcheck's default tolerances.
 """
 
@@ -148,7 +148,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 
 def _settled(evidence: Evidence) -> bool:
-    """Return whether slopes along random directions confirmed the gradient, without a Jacobian."""
+    """Return whether slopes along random directions were enough to confirm the gradient."""
     expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.values.jacobian and evidence.values.slopes is not None

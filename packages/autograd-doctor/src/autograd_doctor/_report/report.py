@@ -49,7 +49,7 @@ def as_html(diagnosis: Diagnosis) -> str:
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
     """Return only the clues and the suggested repairs, as plain text and as HTML.
 
-    If the report shows Jacobians, the HTML shows the Jacobians of the repaired Function.
+    If the report shows Jacobians, the HTML includes the Jacobians of the repaired Function.
     """
     headline = f"{diagnosis.subject} · {'a repair' if diagnosis.repair else 'the cause'}"
     sections = [rows for finding in diagnosis.findings if (rows := [*card.search_rows(finding)])]

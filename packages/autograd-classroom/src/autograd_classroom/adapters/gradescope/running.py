@@ -34,7 +34,7 @@ _STUDENT = "student"  # a placeholder: Gradescope itself knows the student's nam
 def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
     """Return the results in Gradescope's format, and a note for the instructors.
 
-    If grading fails, the results give the reason but no score, so the student does not get a 0.
+    If grading fails, the results contain the reason but no score, so the student does not get a 0.
     """
     try:
         return graded(submission, asked)
@@ -100,7 +100,7 @@ def _bench() -> tuple[SandboxedJudge, str]:
 
 
 def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
-    """Record an empty answer to each exercise. Submitted answers later replace the empty ones."""
+    """Record an empty answer to each exercise. Submitted answers replace these empty answers."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]

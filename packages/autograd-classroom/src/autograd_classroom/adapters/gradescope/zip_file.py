@@ -61,13 +61,13 @@ def pins(ships: bool = False) -> Iterator[str]:
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READABLE) -> None:
     entry = zipfile.ZipInfo(name)
-    entry.external_attr = mode  # fixed, because Gradescope may run the grader as another user
+    entry.external_attr = mode  # fixed, because Gradescope may run the grader as a different user
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, content)
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield each file in our packages, together with its name in the zip file."""
+    """Yield each file in our packages and its name in the zip file."""
     for package in OURS:
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

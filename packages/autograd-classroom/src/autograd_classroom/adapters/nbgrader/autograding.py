@@ -1,10 +1,10 @@
 """A preprocessor that grades without a kernel. It replaces nbgrader's ``Execute``.
 
-Every nbgrader command loads the configuration, so this module imports nothing heavy. If the
-configuration raises an exception, nbgrader only logs the exception, and then runs submissions in a
-kernel. An error must therefore stop nbgrader before it runs a submission. ``SystemExit`` does this,
-because nbgrader does not catch it. The error must also occur before nbgrader writes anything for a
-student. Otherwise, nbgrader would skip this student the next time.
+Every nbgrader command loads the configuration, so this module must not import anything slow. If the
+configuration raises an ordinary exception, nbgrader logs it and then runs submissions in a kernel.
+An error must therefore stop nbgrader before it runs a submission. This module raises
+``SystemExit``, because nbgrader does not catch it. The error must also occur before nbgrader writes
+anything for a student. Otherwise, nbgrader would skip this student in the next run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# nbgrader imports these classes by name when it grades. With names, the configuration can be stored
-# as JSON, and this module does not have to import the classes.
+# nbgrader imports these classes by name when it grades. Because of the names, JSON can represent
+# the configuration, and this module does not have to import the classes.
 _PREPROCESSORS = (
     f"{__name__}.Autograding",
     "nbgrader.preprocessors.IgnorePattern",
@@ -39,13 +39,13 @@ _STOPPED = "nbgrader stopped before it ran any submission"
 
 
 class NotConfiguredError(CourseError):
-    """Raised when nbgrader has not read ``nbgrader_config.py``. The message says what to do."""
+    """Raised when nbgrader has not read ``nbgrader_config.py``. The message explains what to do."""
 
 
 class Autograding(Configurable):
     """Judge the answers in a notebook.
 
-    The answers run in a sandbox, on inputs drawn from ``seed``.
+    The answers run in a sandbox, with inputs drawn from ``seed``.
     """
 
     seed = Unicode().tag(config=True)
@@ -56,8 +56,8 @@ class Autograding(Configurable):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the verdicts into the grader cells.
 
-        Raises GraderFailedError if the judge cannot compute a verdict, and NotConfiguredError if
-        the seed is empty.
+        Raises GraderFailedError if the judge cannot reach a verdict, and NotConfiguredError if the
+        seed is empty.
         """
         if not self.seed:
             raise NotConfiguredError(
@@ -79,11 +79,11 @@ def safety_net() -> Mapping[str, Any]:
 
 
 def configure(c: Config, *, seed: str, trust: bool = False) -> None:
-    """Configure nbgrader to judge answers in a sandbox, on inputs drawn from ``seed``.
+    """Configure nbgrader to judge answers in a sandbox, with inputs drawn from ``seed``.
 
     Args:
         c: the configuration that nbgrader reads.
-        seed: the seed for all inputs, which keeps verdicts reproducible.
+        seed: the seed for all inputs, which makes verdicts reproducible.
         trust: whether to judge without a sandbox.
     """
     # Protects your own progress file if a kernel runs the notebooks.
@@ -100,7 +100,7 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
 def _ready(trust: bool) -> Callable[..., None]:
     """Return a hook that checks for a sandbox.
 
-    nbgrader calls the hook before it touches a student's files.
+    nbgrader calls the hook before it changes a student's files.
     """
 
     def ready(**_: Any) -> None:

@@ -2,8 +2,8 @@
 
 The folder contains our solved notebooks in ``source/`` and a configuration file. Each cell that
 grades an exercise gets a hidden test, which nbgrader removes from the released notebook. The hidden
-test grades the same answer on different inputs. nbgrader shows hidden tests in its feedback, so a
-hidden test contains no seed.
+test grades the same answer with different inputs. nbgrader shows hidden tests in its feedback, so a
+hidden test must not contain a seed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ points("{exercise}", {name})
 class CourseFolderError(CourseError):
     """Raised when the folder cannot be created.
 
-    The message says in one sentence what to do.
+    The message is a single sentence that explains what to do.
     """
 
 
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Create nbgrader's folder for the course at ``course``. Return the paths of its notebooks.
 
-    Each lesson becomes an assignment that is worth the points for its requested exercises. If an
-    earlier call created the folder, this call only adds lessons and changes nothing else. Raises
-    CourseFolderError, if possible before it writes anything.
+    Each lesson is an assignment, worth the total points for its requested exercises. If an earlier
+    call created the folder, this call adds lessons but changes nothing else. Raises
+    CourseFolderError, if possible before writing anything.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})

@@ -17,7 +17,7 @@ _BITS = 48
 
 
 def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
-    """Judge an answer on new inputs, show the verdict, and return the points for the cell.
+    """Judge an answer with new inputs, show the verdict, and return the points for the cell.
 
     nbgrader stores only points, so it cannot record that the grader failed. If the grader fails,
     this function kills the kernel. nbgrader then stores no score and reports an error for the

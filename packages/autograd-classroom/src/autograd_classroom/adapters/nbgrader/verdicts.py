@@ -36,7 +36,7 @@ class GraderFailedError(CourseError):
 def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
     """Write the verdict on each exercise into the outputs of its grader cell.
 
-    Raises GraderFailedError if the judge cannot compute a verdict.
+    Raises GraderFailedError if the judge cannot reach a verdict.
     """
     grading = {_exercise(cell): cell for cell in notebook.cells if _exercise(cell)}
     for result in _results(_read(notebook), grading, seed, trust):
@@ -55,7 +55,7 @@ def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) 
 
 @functools.cache
 def sandbox(trust: bool) -> Sandbox:
-    """Return the sandbox in which this process judges all submissions.
+    """Return the sandbox in which this process runs all submissions.
 
     Raises NoSandboxError if this machine has no sandbox.
     """
@@ -66,7 +66,7 @@ def sandbox(trust: bool) -> Sandbox:
 
 
 def _exercise(cell: NotebookNode) -> str:
-    """Return the exercise that a cell grades, or an empty string if the cell grades none."""
+    """Return the exercise that a cell grades, or an empty string if it does not grade one."""
     nbgrader = cell.metadata.get("nbgrader", {})
     exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
     return exercise if nbgrader.get("grade") and exercise in INDEX else ""

@@ -30,7 +30,7 @@ class Group:
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
-    """Yield the page in pieces. Load the code of an answer only when the page shows it."""
+    """Yield the page in pieces, and load an answer's code only when the page shows it."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
     distribution = seen.distribution()
@@ -61,9 +61,9 @@ def class_page(book: Gradebook) -> Iterator[str]:
 
 
 def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
-    """Return (exercise, group) pairs for all groups of similar answers, highest weight first.
+    """Return an (exercise, group) pair for each group of similar answers, highest weight first.
 
-    Only the code for one exercise is in memory at a time.
+    Keep the code for only one exercise in memory at a time.
     """
     found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
     return sorted(found, key=lambda item: -item[1].weight)

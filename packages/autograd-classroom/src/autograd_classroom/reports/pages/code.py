@@ -60,7 +60,7 @@ def _numbered(source: str, message: str) -> frozenset[int]:
 
 
 def _methods(source: str) -> dict[int, str]:
-    """Map each line number to the name of the last function that begins on or above that line."""
+    """Map each line number to the name of the last function that starts at or before that line."""
     current, methods = "", {}
     for number, line in enumerate(source.split("\n"), 1):
         if begun := re.match(r"\s*(?:async )?def (\w+)", line):

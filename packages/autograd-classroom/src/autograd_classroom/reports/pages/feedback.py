@@ -1,4 +1,4 @@
-"""One student's page, with the points, the code, the mistakes, and links to the lessons.
+"""A student's page, with the points, the code, the mistakes, and links to the lessons.
 
 The page contains only data that the student is allowed to see. It does not contain seeds, remarks
 for the instructor, other students' names, or error messages from the grader.
@@ -54,7 +54,7 @@ class Part:
 
     @property
     def partial(self) -> str:
-        """If a wrong answer has partial credit, return a sentence about the points that it lost."""
+        """If a wrong answer has partial credit, return a sentence about the lost points."""
         score = self.score
         if score.status != "wrong" or not score.points or score.settlement:
             return ""
@@ -84,7 +84,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 
 
 def feedback_name(student: str) -> str:
-    """Return the file name for a student's page. It is unique even if case is ignored."""
+    """Return the file name for a student's page, which is unique even if case is ignored."""
     letters = unicodedata.normalize("NFKD", student.casefold()).translate(_LETTERS)
     plain = re.sub(r"[^a-z0-9._-]+", "-", letters).strip("-.")[:_LONGEST]
     if plain and plain == student:

@@ -1,4 +1,4 @@
-"""Statistics about a class, computed in one pass that reads one student at a time."""
+"""Statistics about a class, computed in a single pass over the students."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.wording import by_hand
 
-BINS = 10  # number of intervals into which the possible points are divided
+BINS = 10  # number of intervals that divide the range of possible points
 UNNAMED = "no rule"  # for a wrong answer that breaks none of the doctor's rules
 STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
@@ -75,7 +75,7 @@ class Overview:
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
-        """Return the statuses to show. Leave out a rare status that does not occur."""
+        """Return the statuses to show. Omit a rare status that does not occur."""
         seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 

@@ -1,4 +1,4 @@
-"""Render templates to HTML in pieces, and escape all strings that a template inserts."""
+"""Render templates to HTML in pieces, and escape all inserted strings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shown(text: str) -> str:
 
 
 def prose(text: str) -> Markup:
-    """Return a sentence as HTML. Text in backticks becomes code."""
+    """Return a sentence as HTML. Format text in backticks as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(shown(text)))))
 
 

@@ -1,4 +1,4 @@
-"""Describe a verdict from the gradebook in the same words that ``grade`` uses."""
+"""Describe a verdict from the gradebook in the same words as ``grade``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_YET = "This answer is not graded yet."
 
 @dataclass(frozen=True)
 class Told:
-    """One row of a verdict. It consists of a label, some text, and an optional link."""
+    """One row of a verdict, with a label, some text, and an optional link."""
 
     label: str
     text: str

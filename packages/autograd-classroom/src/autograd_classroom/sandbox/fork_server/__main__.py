@@ -22,7 +22,7 @@ from autograd_course.shell.importing import importing
 def main(meeting: str, how: str) -> None:
     """Import the modules that submissions need, then start a child for each submission.
 
-    ``how`` says how a child is isolated: by its own namespaces (``secluded``), by a container
+    ``how`` specifies how a child is isolated: by its own namespaces (``secluded``), by a container
     (``contained``), or not at all (``plain``).
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the template ends it

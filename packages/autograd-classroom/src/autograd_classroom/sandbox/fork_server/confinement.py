@@ -1,4 +1,4 @@
-"""Isolate a child from all other processes and their files, and limit the resources it can use."""
+"""Isolate a child from all other processes and their files, and limit its resources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settle(limits: Limits) -> None:
     room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
     kernel.mount_memory("/tmp", room)
     kernel.mount_memory("/dev/shm", room)
-    # The kernel allows a new /proc only if the whole old one is visible. A child needs neither.
+    # The kernel allows a new /proc only if all of the old one is visible. A child needs neither.
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
     kernel.leave_keyring()
     kernel.drop_capabilities()

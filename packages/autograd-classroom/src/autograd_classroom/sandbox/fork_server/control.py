@@ -1,9 +1,9 @@
-"""The messages to and from the template. A message is a short JSON object and can carry a socket.
+"""The messages to and from the template. Each is a short JSON object, optionally with a socket.
 
-The command ``{"begin": limits}`` carries the socket for a new child. The template answers the
-command ``{"end": true}`` with a description of how the child ended. The command ``{"twin": true}``
-carries a new control socket. The template then forks itself, and the fork executes the commands
-from this socket.
+The command ``{"begin": limits}`` comes with the socket for a new child. The template responds to
+``{"end": true}`` with a description of how the child ended. The command ``{"twin": true}`` comes
+with a new control socket. The template then forks itself, and the fork executes the commands from
+this socket.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LONGEST = 4096  # maximum bytes of one message
 
 @dataclass(frozen=True)
 class Order:
-    """A message, and the socket that it carried, if any."""
+    """A message, and the socket that came with it, if any."""
 
     said: dict[str, Any]
     channel: socket.socket | None = None
 
 
 def say(control: socket.socket, message: dict[str, Any], hand: int | None = None) -> None:
-    """Send a message, which can carry a file descriptor."""
+    """Send a message, optionally with a file descriptor."""
     socket.send_fds(control, [json.dumps(message).encode()], [] if hand is None else [hand])
 
 

@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
-    """A filter in the kernel's format: the number of 8-byte instructions, and their address."""
+    """A filter in the kernel's format, with the number of 8-byte instructions and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
@@ -67,7 +67,7 @@ def install_filter(program: bytes) -> None:
 def can_write_own_maps() -> None:
     """Take ownership of this process's files in ``/proc``.
 
-    These files belong to root after a process has changed its user.
+    After a process changes its user, these files belong to root.
     """
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
@@ -78,7 +78,7 @@ def cannot_be_traced() -> None:
 
 
 def in_large_pages(start: int, size: int) -> bool:
-    """Move memory of this process into large pages. Return whether this succeeded.
+    """Move memory of this process into large pages, and return whether this succeeded.
 
     This requires Linux 6.1 or later.
     """

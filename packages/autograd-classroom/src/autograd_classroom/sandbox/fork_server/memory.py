@@ -13,8 +13,8 @@ _LARGE = 1 << 21  # bytes per large page
 def compact() -> None:
     """Move as much memory of this process as possible into large pages.
 
-    A fork copies the page table, which has an entry for each page, and frees the copy when it ends.
-    With 230 MiB in small pages, this takes longer than running many of the answers.
+    The page table has an entry for each page. A fork copies this table and frees the copy when it
+    ends. With 230 MiB in small pages, this takes longer than running many of the answers.
     """
     for start, end in _own_memory():
         first, last = -(-start // _LARGE) * _LARGE, end // _LARGE * _LARGE

@@ -1,4 +1,4 @@
-"""Run the template. It starts a child on request, watches the child, and ends it on request."""
+"""Run the template, which starts a child on request, watches it, and ends it on request."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FORGOTTEN = 10  # the template ends a child after this multiple of ``Limits.who
 class Template:
     """The settings that all children share.
 
-    Each child calls ``life``. ``secluded`` says whether each child has its own namespaces.
-    ``filtered`` says whether the kernel refuses some of the child's system calls.
+    Each child calls ``life``. ``secluded`` is true if each child has its own namespaces.
+    ``filtered`` is true if the kernel refuses some of the child's system calls.
     """
 
     life: Life
@@ -74,7 +74,7 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 
 
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Answer the "end" command with a message. Return whether the connection is still open.
+    """Respond to the "end" command with a message. Return whether the connection is still open.
 
     If the command has not arrived yet, wait for it.
     """

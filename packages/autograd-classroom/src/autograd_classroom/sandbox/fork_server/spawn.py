@@ -60,7 +60,7 @@ def born(
     """Fork a child that calls ``life`` with its socket and then ends.
 
     This process forks a keeper, and the keeper forks the child. The child is the first process in
-    its namespace. When the child ends, all other processes in the namespace end as well.
+    its namespace. When the child ends, all other processes in the namespace also end.
     """
     reads, writes = os.pipe()
     keeper = os.fork()
@@ -121,7 +121,7 @@ def _live(
 ) -> NoReturn:
     """Run as the child. Keep only the socket open, print nothing, and run no exit handlers."""
     try:
-        os.setsid()  # otherwise, a signal to its process group would also reach the keeper
+        os.setsid()  # otherwise, a signal to the child's process group would also reach the keeper
         taken = confinement.address_space()
         kernel.die_with_parent(signal.SIGKILL)
         if secluded:

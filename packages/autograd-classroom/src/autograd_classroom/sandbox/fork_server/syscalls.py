@@ -1,7 +1,7 @@
 """The system calls that a child must not make. A seccomp filter refuses them.
 
 Some of these calls allocate memory that the other limits do not count, because it belongs to the
-kernel or to a file that no process maps. Other calls use parts of the kernel in which bugs have
+kernel or to a file that no process maps. Other calls use parts of the kernel whose bugs have
 allowed programs to escape from sandboxes. No exercise needs any of these calls. All processes that
 a child starts inherit the filter.
 """
@@ -57,7 +57,7 @@ _MACHINES = {
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _AUDIT, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_OTHER_NUMBERS = 0x40000000  # on x86_64, every call also has a second number, which starts here
+_OTHER_NUMBERS = 0x40000000  # on x86_64, every call also has a second number, from here on
 
 
 def available() -> bool:

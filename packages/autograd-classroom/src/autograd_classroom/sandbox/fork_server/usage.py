@@ -1,10 +1,10 @@
 """Measure the total resource usage of a child's processes by sampling each process.
 
 The kernel limits the resources of each process. It can limit the total only with a control group,
-and few machines let a user create one. All descendants of the template belong to the child,
+which most machines do not let users create. All descendants of the template belong to the child,
 because a process cannot leave its namespace. A process can start and end between two samples. If
 its parent waited for it, the kernel has added its CPU time to the parent's CPU time. Otherwise, the
-process has at least used up a process id, and the number of these ids is also limited.
+process has at least used up a process id, and the number of process ids is also limited.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Process:
 
 
 class Meter:
-    """The total resource usage of all descendants of this process, since the meter was created.
+    """The total resource usage of this process's descendants since the meter was created.
 
     Each descendant shares ``template`` bytes with the template, so only its other memory counts.
     """
@@ -58,7 +58,7 @@ class Meter:
 
 
 def held_by(process: int) -> int:
-    """Return how many bytes of memory a process uses, not counting memory mapped from files.
+    """Return how many bytes of memory a process uses, excluding memory mapped from files.
 
     If the process has ended, return 0.
     """
