@@ -1,4 +1,4 @@
-"""Helpers that several benchmarks share: the command line, gradcheck as the peer, and timing."""
+"""Helpers for several benchmarks: the command line, gradcheck as the baseline, and timing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sys.path[:0] = [
     str(ROOT / "tests/support"),
     *(str(folder) for folder in sorted(ROOT.glob("packages/*/tests/support"))),
 ]
-# Benchmarks grade answers. This must not change the user's own progress.
+# Benchmarks grade answers, which must not change the user's own progress.
 _SCRATCH = tempfile.TemporaryDirectory(prefix="autograd-course-benchmark-")
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(_SCRATCH.name, "progress.json"))
 
@@ -30,7 +30,7 @@ Row = TypeVar("Row")
 
 
 def command_line(about: str | None) -> ArgumentParser:
-    """Return a benchmark's command line with ``--quick``. ``about`` is the module's docstring."""
+    """Return a benchmark's parser, with ``--quick``. ``about`` is the module's docstring."""
     parser = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only a small part, in seconds")
     return parser
@@ -60,7 +60,7 @@ def passes_checks(fn: Any, inputs: Sequence[Any]) -> bool:
 def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options: Any) -> bool:
     """Return whether one of PyTorch's checks passes. Any exception counts as a failure.
 
-    ``fn`` gets copies, because a Function that works in place must not change a leaf.
+    ``fn`` receives copies, because an in-place Function must not modify a leaf.
     """
     call = fn.apply if isinstance(fn, type) and issubclass(fn, Function) else fn
 
@@ -76,7 +76,7 @@ def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options
 
 
 def leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Return double-precision copies that require grad like the inputs. If none does, all do."""
+    """Return double-precision copies that require grad if the inputs do. If none does, all do."""
     chosen = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     return [leaf(x, not chosen or any(x is one for one in chosen)) for x in inputs]
 

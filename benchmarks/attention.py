@@ -1,15 +1,15 @@
-"""Time and peak memory of attention, compared with PyTorch's own attention in one run.
+"""Time and peak memory of attention, compared with PyTorch's own attention in the same run.
 
     python -m benchmarks.attention [--quick]
 
 On a CPU, the benchmark measures one head of 64 features in float32, on one thread. On a CUDA GPU,
-it measures eight heads of 64 and of 128 features in bfloat16. There, tiled_attention uses the
+it measures eight heads of 64 and of 128 features in bfloat16. On a GPU, tiled_attention uses the
 Triton kernels, which compete with flash. "math", "efficient" and "flash" are the backends of
-``F.scaled_dot_product_attention``, if they exist on this machine. attention and tiled_attention
-come from this package. Times are the best of several runs. The runs alternate, so that other work
-on the machine slows all of them. Compare ratios. Memory is the amount that the allocator counts in
-forward and backward. On a CPU it is the same in every run. It includes neither the inputs nor the
-workspace of matrix products. A quick run measures the shortest length once.
+``F.scaled_dot_product_attention`` that exist on this machine. attention and tiled_attention come
+from this package. Each time is the best of several runs. The variants take turns, so that other
+work on the machine slows all of them. Compare only the ratios. Memory is the amount that the
+allocator counts in forward and backward, excluding the inputs and the workspace of matrix products.
+On a CPU, it is the same in every run. A quick run measures the shortest length once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ WAYS: dict[str, Run] = {
 
 
 def passes(way: Run, on: Machine, n: int, width: int, causal: bool) -> tuple[Call, Call]:
-    """Return two calls: a forward pass, and a forward pass followed by its backward pass."""
+    """Return two calls: one runs a forward pass, and one runs a forward and a backward pass."""
     torch.manual_seed(0)
     shape = 1, on.heads, n, width
     given = [torch.randn(shape, device=on.device, dtype=on.dtype) for _ in range(3)]
@@ -105,7 +105,7 @@ def seconds(call: Call, on: Machine) -> float:
 
 
 def held(call: Call, on: Machine) -> int:
-    """Return a call's peak memory in bytes, without the memory that was allocated before it."""
+    """Return a call's peak memory in bytes, excluding memory that was allocated before the call."""
     if on.device == "cpu":
         return peak(call)
     call()  # do not count the memory that libraries allocate on first use
@@ -118,13 +118,13 @@ def held(call: Call, on: Machine) -> int:
 
 
 def runs(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, Call, Call]]:
-    """For each variant that exists here and fits into memory, return its MiB and the two passes."""
+    """For each variant that exists here and fits in memory, return its MiB and the two passes."""
     found = {}
     for name, way in WAYS.items():
         forward, both = passes(way, on, n, width, causal)
         try:
             found[name] = (held(both, on) / 2**20, forward, both)
-        except RuntimeError as error:  # there is no such kernel here, or not enough memory
+        except RuntimeError as error:  # this machine has no such kernel, or not enough memory
             print(f"{name}, N = {n}: {str(error).partition('.')[0]}", file=sys.stderr)
     return found
 

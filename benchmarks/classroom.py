@@ -2,25 +2,26 @@
 
     python -m benchmarks.classroom [--students 50] [--jobs 2] [--quick]
 
-Each student hands in the notebook of lesson 01 with an individual answer to "square". A third of
-the answers are wrong. No two answers have the same code, so the grader reuses no verdict.
-``nbgrader autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in
-its own process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6
-students in our sandbox and 2 with each of the others, and extrapolates their time. The peak is the
-largest total memory of all processes at one time. Computing time is the user and system time of all
-processes. Other work on the machine affects it less than the elapsed time.
+Each student hands in the notebook of lesson 01 with a different answer to "square". A third of the
+answers are wrong. No two answers have the same code, so the grader reuses no verdict. ``nbgrader
+autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in its own
+process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6 students
+in our sandbox and 2 with each of the others, and extrapolates the times of the others. The peak is
+the largest amount of memory that all processes together use at any time. Computing time is the user
+and system time of all processes. Other work on the machine affects it less than it affects the
+elapsed time.
 
     python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
 
 grades classes of these sizes, but only in our sandbox. A third of the answers are right, a third
-wrong and a third unwritten, and no two have the same code. It shows how much memory and computing
-time each additional student costs.
+are wrong and a third are unchanged stubs. No two have the same code. The result shows how much
+memory and computing time each additional student costs.
 
     python -m benchmarks.classroom --repairs [--students 100] [--jobs 2]
 
 grades wrong answers from ``benchmarks/mistakes/answers``, one per student, with and without the
-search for repairs. It shows how much of the throughput the search costs. It grades each class three
-times and takes the median.
+search for repairs. The result shows how much the search reduces the throughput. The benchmark
+grades the class three times each way and takes the median.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Took:
     computed: float
     peak: int
     right: int
-    repaired: int = 0  # number of wrong answers for which a repair was found
+    repaired: int = 0  # the number of wrong answers for which the search found a repair
 
     @property
     def rate(self) -> float:
@@ -139,7 +140,7 @@ def main() -> None:
 
 
 def growth(sizes: Sequence[int], jobs: int) -> None:
-    """Grade classes of several sizes. Print the costs, and the slope between the first and last."""
+    """Grade classes of several sizes. Print the costs, and the slope from the first to the last."""
     found = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as scratch:
@@ -177,7 +178,7 @@ def repairs(students: int, jobs: int) -> None:
 
 
 def _mistakes_in(homework: Path, students: int) -> list[str]:
-    """Hand in one wrong answer per student. Return the ids of their exercises."""
+    """Hand in one wrong answer per student, and return the ids of the exercises."""
     answers = [it for it in mistakes() if it.subject.startswith("answers/")]
     step = max(1, len(answers) // students)
     answered = []
@@ -253,7 +254,7 @@ def by_nbgrader(folder: Path, students: int) -> Took:
 
 
 def by_otter(folder: Path, students: int) -> Took:
-    """Measure ``otter run`` for each student, which Otter's documentation shows without Docker."""
+    """Measure ``otter run``, Otter's command for grading without Docker, for each student."""
     (folder / "tests").mkdir()
     (folder / "tests" / "square.py").write_text(OTTER_TEST)
     _measured(
@@ -279,7 +280,7 @@ def _hand_in(
     answer: str = ANSWER,
     exercise: str = "square",
 ) -> None:
-    """Write a student's notebook, which is the released one with an answer to an exercise."""
+    """Write a student's notebook: the released notebook with an answer to an exercise."""
     notebook = json.loads(released.read_text(encoding="utf-8"))
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
@@ -296,7 +297,7 @@ def _folder(path: Path) -> Path:
 
 
 def _adopt() -> None:
-    """Adopt processes that outlive their commands, so that their CPU time also counts."""
+    """Adopt processes that outlive their commands, so that their CPU time is counted too."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
@@ -325,7 +326,7 @@ def _measured(
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
             )
-            while _runs(process):  # only once a second, because measuring takes time too
+            while _runs(process):  # only once a second, because measuring also takes time
                 peak = max(peak, _held(process.pid))
         if process.returncode:
             raise SystemExit(f"{command} ended with {process.returncode}:\n{_end(folder / 'log')}")

@@ -3,10 +3,10 @@
     python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
 The benchmark prints seconds and verdicts, and counts how often the classroom's verdict differs from
-that of ``grade``. It compares what a learner reads first: the status, and the rule or the sentence.
-The numbers in a sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws
-from the same seed, because other inputs may lead to a different rule. A quick run takes three
-exercises.
+the verdict of ``grade``. It compares the parts that a learner reads first: the status, and the rule
+or the sentence. The numbers in a sentence may differ. Both sides use the inputs of ``grade``, and
+the doctor draws from the same seed, because other inputs may lead to a different rule. A quick run
+takes three exercises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from autograd_course.grader.verdict import Verdict, unfinished
 
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
-    """Return the verdict that ``grade`` gives on an answer."""
+    """Return the verdict that ``grade`` gives an answer."""
     with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
         return judge(exercise, answer)
 

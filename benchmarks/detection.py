@@ -2,7 +2,7 @@
 
     python -m benchmarks.detection [--quick]
 
-The benchmark takes the wrong Functions in the test tables (``cases`` and ``answers`` in the folders
+The benchmark uses the wrong Functions in the test tables (``cases`` and ``answers`` in the folders
 ``tests/support``) for which the table names a rule. Each one runs on its own inputs in float64.
 "Raise" counts the Functions that gradcheck or gradgradcheck rejects. "Names it" counts those whose
 first finding is the rule in the table.
@@ -37,7 +37,7 @@ def of_witness(case: Case) -> tuple[str, bool, bool]:
 
 
 def of_answer(wrong: Wrong) -> tuple[str, bool, bool]:
-    """Do the same for a wrong answer. The checks use the simplest inputs of its exercise."""
+    """Do the same for a wrong answer. The checks use the simplest inputs for its exercise."""
     finding = grade(wrong.exercise, wrong.answer).finding
     plainest = next(iter(CATALOGUE[wrong.exercise].samples().values()))
     named = finding is not None and finding.rule == wrong.rule

@@ -2,10 +2,10 @@
 
     python -m benchmarks.diagnose [--quick]
 
-The benchmark takes every reference Function, and the solution of every exercise on all its samples.
-This code is right, so the time is how long an engineer waits if there is nothing to report. Both
-sides run in the same process, on copies of the inputs. The checks run in slow mode and in float64.
-Between machines, compare only the ratios, not the milliseconds.
+The benchmark diagnoses every reference Function, and the solution of every exercise on all its
+samples. This code is correct, so the result is the time that an engineer waits if there is nothing
+to report. Both sides run in the same process, on copies of the inputs. The checks run in slow mode
+and in float64. Between machines, compare only the ratios, not the milliseconds.
 """
 
 from __future__ import annotations

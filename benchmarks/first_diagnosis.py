@@ -3,9 +3,9 @@
     pip install -e '.[third-party]'
     python -m benchmarks.first_diagnosis [--quick]
 
-This is how long you wait if you try `diagnose` on a single Function. The benchmark takes the public
-Functions of third_party.py whose packages are installed, each with the small inputs listed there.
-Two new processes with one thread examine each Function. The first runs `diagnose`, and its time
+This is how long you wait if you try `diagnose` on a single Function. The benchmark uses the public
+Functions in third_party.py whose packages are installed, each with the small inputs listed there.
+Two new single-threaded processes examine each Function. The first runs `diagnose`, and its time
 includes the import. The second runs gradcheck in slow mode. Both import torch and the Function's
 package beforehand. Between machines, compare only the ratios, not the seconds.
 """
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def seconds_here(row: int, with_gradcheck: bool) -> float:
-    """Examine one row as the first examination in this process, and return the seconds it takes."""
+    """Run the first examination in this process, on one row, and return the seconds it takes."""
     shipped = ROWS[row]
     subject, inputs = shipped.subject(), shipped.inputs()
     warnings.simplefilter("ignore")
@@ -93,7 +93,7 @@ def in_a_fresh_process(row: int, *options: str) -> float:
 
 
 def quantile(values: Sequence[float], place: float) -> float:
-    """Return the quantile of some values at a ``place`` between 0 and 1."""
+    """Return the quantile of some values at ``place``, which is between 0 and 1."""
     ordered = sorted(values)
     if place == 0.5:
         return statistics.median(ordered)

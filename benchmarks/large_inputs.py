@@ -3,9 +3,9 @@
     python -m benchmarks.large_inputs [--quick] [LENGTH]
 
 Each input is a square matrix with LENGTH rows. The default is 2000, or 300 in a quick run, which
-takes only two of the Functions. Each Function runs in a separate process, so that the peak memory
-is its own. The only peer is fast mode, because gradcheck's slow mode would build a Jacobian with
-LENGTH⁴ elements.
+uses only two of the Functions. Each Function runs in a separate process, so the peak memory belongs
+to this Function alone. Fast mode is the only baseline, because gradcheck's slow mode would build a
+Jacobian with LENGTH⁴ elements.
 """
 
 from __future__ import annotations

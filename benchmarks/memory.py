@@ -1,11 +1,11 @@
-"""The cost of saving memory: each pattern compared with the plain composition in one run.
+"""The cost of saving memory: each pattern compared with the plain composition in the same run.
 
     python -m benchmarks.memory [--quick]
 
-"kept" is the memory between forward and backward, and "peak" is the largest memory in both passes.
-Both are the same on every machine. "time" is the time of both passes. The variants alternate in
-each round. Between machines, compare only the ratios. A quick run uses inputs an eighth of the
-size, three rounds and one thread.
+"kept" is the memory in use between forward and backward, and "peak" is the maximum in both passes.
+Both are the same on every machine. "time" is the time of both passes. The variants take turns in
+each round. Between machines, compare only the ratios. A quick run uses three rounds, one thread and
+inputs of an eighth of the size.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def main() -> None:
     quick = command_line(__doc__).parse_args().quick
     part, rounds = (8, 3) if quick else (1, 5)
     if quick:
-        torch.set_num_threads(1)  # on a busy machine, several threads wait for each other
+        torch.set_num_threads(1)  # on a busy machine, several threads would wait for each other
     torch.manual_seed(0)
     table = Table("", "kept, MiB", "peak, MiB", "peak ÷ first", "time ÷ first")
     for family in (checkpoints, losses, couplings, masks, layers):

@@ -2,19 +2,19 @@
 
     python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
 
-The benchmark takes the mistakes in ``benchmarks/mistakes``. ``answers`` contains wrong answers to
-exercises, for ``grade``, and ``functions`` contains other Functions, for ``diagnose``. One author,
-who had not seen the rules, wrote each file. We later added edits and causes for mistakes that the
-search had missed, so no file is an independent sample any more.
+The benchmark uses the mistakes in ``benchmarks/mistakes``. ``answers`` contains wrong answers to
+exercises, for ``grade``, and ``functions`` contains other Functions, for ``diagnose``. Each file
+has a single author, who had not seen the rules. We later added edits and causes for mistakes that
+the search had missed, so the files are no longer independent samples.
 
 "Line" counts the repairs that change a wrong line. "Right" counts the repairs that pass an
-independent check. This check is gradcheck on new random inputs with the author's reference, or the
-grader on inputs from another seed. "Wrong" counts the repairs that fail it. "Clue" counts the
+independent check: gradcheck on new random inputs with the author's reference, or the grader on
+inputs from another seed. "Wrong" counts the repairs that fail this check. "Clue" counts the
 mistakes for which the search finds the step of ``forward`` that ``backward`` differentiates
 incorrectly, or the expression of ``backward`` whose value is wrong. The times are search times.
 
 In each file, every cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and
-after the repair. ``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an
+after the repair. ``NAME`` is the name of the answer, and ``EXERCISE`` is its exercise. Without an
 exercise, ``inputs`` and ``reference`` are the arguments of ``diagnose``.
 """
 
@@ -48,7 +48,7 @@ from autograd_course.grader.pipeline import judge, result_of
 from benchmarks._common import command_line, leaves, some
 
 FOLDER = Path(__file__).parent / "mistakes"
-HEAD = "# %% "  # begins a mistake's cell, before the mistake's name
+HEAD = "# %% "  # begins a mistake's cell; the mistake's name follows
 OTHER_SEED = 12345
 
 
@@ -61,7 +61,7 @@ class Mistake:
     text: str
 
     def run(self, lines: Sequence[str] = ()) -> dict[str, Any]:
-        """Run the code, or ``lines`` in its place. Return the names that it defines."""
+        """Run the code, or run ``lines`` instead, and return the names that it defines."""
         folder = Path(tempfile.mkdtemp(prefix="mistake-"))
         path = folder / f"{self.name}.py"
         path.write_text("".join(lines) or self.text, encoding="utf-8")
@@ -164,7 +164,7 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
     if "EXERCISE" in scope:
         verdict = judge(CATALOGUE[scope["EXERCISE"]], answer, OTHER_SEED)
         rule = verdict.finding.rule if verdict.finding else ""
-        if not repair.left:  # a constraint of the exercise may still be broken
+        if not repair.left:  # the repaired code may still violate a constraint of the exercise
             families = ("contract", "linearity", "values", "state")
             other = bool(rule) and RULES[rule].family not in families
             return verdict.status == "passed" or other
@@ -221,7 +221,7 @@ def _agrees(answer: Any, scope: dict[str, Any]) -> bool:
 
 
 def _leaves(repair: Repair, findings: Iterable[Any]) -> bool:
-    """Return False if a finding names an input whose gradient the repair makes right."""
+    """Return False if a finding names an input whose gradient the repair corrects."""
     named = [name for it in findings if it for name in it.evidence.get("inputs", [])]
     return not set(named) & set(repair.right)
 

@@ -1,17 +1,17 @@
-"""How fast the visualizers respond, compared with ``interact`` and matplotlib in the same run.
+"""The visualizers' response times, compared with ``interact`` and matplotlib in the same run.
 
     python -m benchmarks.widgets [--quick]
 
 JupyterLab runs as the course's launcher starts it, in headless Chromium. Both widgets show the same
-function in one notebook. The time of a move starts with the browser's time stamp of the key event.
-It ends with the first frame after the picture has changed, and then the next move starts. "Through
-the kernel" means that the page does not have the new values yet: a second input moves before the
-kernel has received the first move. "To another graph" means that the move changes the graph, so
-our widget draws everything again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
-widget. "One number there and back" is the time that JupyterLab itself needs on this machine, and
-nothing that asks the kernel can be faster. "A frame of the animation" is the time of one page frame
-while a pulse moves. The time of the layout is the best of several separate runs. A quick run makes
-4 moves of each kind instead of 30.
+function in one notebook. The time of a move runs from the browser's time stamp of the key event to
+the first frame after the picture has changed. Then the next move starts. "Through the kernel" means
+that the page does not have the new values yet, because a second input moves before the kernel has
+received the first move. "To another graph" means that the move changes the graph, so our widget
+draws everything again. "Ordinary" is ``interact`` with a matplotlib figure in an Output widget.
+"One number there and back" is JupyterLab's own round-trip time on this machine. A widget that asks
+the kernel cannot be faster. "A frame of the animation" is the time of one page frame while a pulse
+moves. The layout time is the best of several separate runs. A quick run makes 4 moves of each kind
+instead of 30.
 """
 
 import statistics
@@ -41,7 +41,7 @@ from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4
 PAUSE = 150  # ms from the end of a move to the next move
-REST = 6 * PAUSE  # the same if a move asks the kernel: our widget then computes sweeps
+REST = 6 * PAUSE  # the pause if a move asks the kernel, because our widget then computes sweeps
 OURS = """
 import torch
 from autograd_course import functions, gradient_flow
@@ -52,7 +52,7 @@ def loss(x, y):
 
 gradient_flow(loss, torch.tensor(0.2), torch.tensor(0.3), names=("x", "y"))
 """
-# JupyterLab's own round trip: send a number to the kernel, and receive a text on the page.
+# JupyterLab's own round trip: send a number to the kernel, and receive text on the page.
 BARE = """
 import anywidget
 import traitlets
@@ -100,7 +100,7 @@ def show(x):
 
 interact(show, x=FloatSlider(0.2, min=-3.0, max=3.0, step=0.1, continuous_update=True));
 """
-# The ordinary widget shows a new <img>. Our widget changes texts and attributes of the SVG.
+# The ordinary widget shows a new <img>. Our widget changes the SVG's text and attributes.
 WATCH = """(root, [selector, key]) => {
   const moves = (window.moves ||= {})[key] = [];
   const seen = () => [...root.querySelectorAll(selector)].map(
@@ -135,7 +135,7 @@ FRAMES = """root => new Promise(done => {
 def moves(
     page: Page, control: Locator, key: str, count: int, pause: int = PAUSE
 ) -> Iterator[float]:
-    """Press arrow keys on a control, twice right, twice left and so on. Yield the times."""
+    """Press arrow keys on a control: twice right, twice left and so on. Yield the times."""
     control.focus()
     for move in range(count):
         with seen(page, key, pause) as times:
@@ -145,7 +145,7 @@ def moves(
 
 @contextmanager
 def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
-    """Wait until the picture shows this move. Otherwise, it would count for the next move."""
+    """Wait until the picture shows this move. Otherwise, the next move would include it."""
     times: list[float] = []
     page.evaluate("key => { window.moves[key].length = 0; }", key)
     yield times
@@ -227,7 +227,7 @@ JUMP = """(slider, value) => {
 
 
 def ladder(rungs: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a function whose graph has three nodes for each rung, plus the input and the loss."""
+    """Return a function whose graph has three nodes per rung, plus the input and the loss."""
 
     def climb(x: torch.Tensor) -> torch.Tensor:
         for _ in range(rungs):
@@ -252,7 +252,7 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    """Measure, and print two tables."""
+    """Run the measurements, and print two tables."""
     quick, chromium = command_line(__doc__).parse_args().quick, find_chromium()
     if chromium is None:
         return print("This benchmark is skipped: install Chromium, or set CHROMIUM to its path.")

@@ -2,11 +2,12 @@
 
     python -m benchmarks.worker_start [--quick]
 
-``grading.forkserver`` copies the command's process before it has imported anything heavy. The copy
-imports the course, and each worker is a fork of it. The forkserver of ``multiprocessing`` is a new
-Python process that preloads the same modules. Both start as soon as the command starts. Each run is
-a new process. It measures the time until a worker has the list of exercises, for the first worker
-and for one more. The workers are plain processes here, because the sandbox is the same in both.
+``grading.forkserver`` copies the command's process before the process has imported anything heavy.
+The copy imports the course, and each worker is a fork of the copy. The forkserver of
+``multiprocessing`` is a new Python process that preloads the same modules. Both start as soon as
+the command starts. Each run is a new process. The run measures how long it takes until a worker has
+the list of exercises, for the first worker and for one more. The workers are plain processes here,
+because the sandbox is the same in both cases.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _watch(root: Path) -> None:
-    """Bundle the widgets whenever one of their sources is saved, until the user presses Ctrl+C."""
+    """Bundle the widgets each time one of their sources is saved, until the user presses Ctrl+C."""
     print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
     known: dict[Path, int] = {}
     while True:

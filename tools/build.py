@@ -26,9 +26,9 @@ def build(
     """Update all derived files of the course at ``root``.
 
     Execute a notebook if its code differs from the code of the built notebook, or if ``force`` is
-    true. If only its text differs, the notebook keeps its outputs. ``only`` restricts execution
-    to notebooks with these numbers, such as "01". ``run`` executes a notebook at a given path.
-    ``say`` receives a message about each file that the build writes.
+    true. If only its text differs, the notebook keeps its outputs. ``only`` restricts execution to
+    notebooks with these numbers, such as "01". ``run`` executes a notebook at a given path. The
+    build calls ``say`` with a message about each file that it writes.
     """
     # A lesson's minutes depend on its outputs, and its text and the README state these minutes.
     while _build(root, only, force, run, say):

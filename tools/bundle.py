@@ -69,7 +69,7 @@ def bundle_script(entry: Path, home: Path) -> str:
         names = ", ".join(scripts.exports[path])
         parts.append(f"// {_label(path, home)}\nconst {_variable(path, home)} = (() => {{")
         parts.append(f"{text}\nreturn {{ {names} }};\n}})();\n")
-    # Errors and the browser's debugger then show this name instead of the address of a blob.
+    # Errors and the browser's debugger then show this name instead of a blob's address.
     name = f"//# sourceURL={(BUNDLES / entry.parent.name).as_posix()}.js"
     return "\n".join([*parts, f"// {_label(entry, home)}", last, name, ""])
 

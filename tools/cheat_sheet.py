@@ -76,7 +76,7 @@ def _html(cell: Cell, source: Source) -> str:
 def _highlighted(code: str, language: str, _: str) -> str:
     """Return code as colored HTML.
 
-    To save space, comments are closer to the code than in a notebook.
+    To save space, the comments are closer to the code than in a notebook.
     """
     nearer = re.sub(r"(?<=\S) {2,}#", "  #", code)
     return str(highlight(nearer, PythonLexer(), _FORMATTER))

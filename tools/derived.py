@@ -119,7 +119,7 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
 def _route(root: Path, lessons: Iterable[str], exercises: Mapping[str, Declared]) -> str:
     """Return the text of the short route.
 
-    It is empty if the course lacks the lessons on the route.
+    The text is empty if the course lacks the lessons on the route.
     """
     stems = [stage.lesson for stage in ROUTE]
     built = {stem: load(root / LESSONS / f"{stem}.ipynb") for stem in stems if stem in lessons}
@@ -133,7 +133,7 @@ def _with_route(source: Source, short: str) -> Source:
 
 
 def _modeled(source: Source) -> Minutes:
-    """Compute a lesson's minutes from the last build, because only that notebook has outputs."""
+    """Compute a lesson's minutes from the built notebook, because only it has outputs."""
     built = load(source.path.with_suffix(".ipynb"))
     return Minutes(0) if built is None else modeled(built)
 

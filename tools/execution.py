@@ -18,7 +18,7 @@ from tools.outputs import normalize
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120
 
-# The kernel encrypts if it can. Otherwise, it would print a warning to the terminal.
+# The kernel encrypts its messages if it can. Otherwise, it would print a warning to the terminal.
 _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
 
 

@@ -1,6 +1,6 @@
 """Write the points, difficulty and minutes of exercises into the text of a notebook.
 
-The build takes these facts from the declarations of the exercises. They appear at the end of each
+The build takes these facts from the exercises' declarations. They appear at the end of each
 heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``. The totals also appear in the text,
 as in ``18 points, about 73 minutes``. An exercise that needs an extra section of a lesson gets a
 star, and its heading names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs
@@ -35,7 +35,7 @@ _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*
 
 @dataclass(frozen=True)
 class Task:
-    """An exercise in a solved notebook: the cell with its heading, and the effort it takes."""
+    """An exercise in a solved notebook: the cell with its heading, and the required effort."""
 
     exercise: Declared
     heading: int
@@ -68,7 +68,7 @@ def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
 
 
 def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], list[str]]:
-    """Return an exercise's statement, the lines of given code, and the solution's lines."""
+    """Return an exercise's statement, its lines of given code, and the lines of its solution."""
     statement: list[str] = []
     given: list[str] = []
     solution: list[str] = []

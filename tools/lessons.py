@@ -17,7 +17,7 @@ from tools.setup_cell import badge
 from tools.stated import stated
 
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
-# The core of a lesson should not take longer than this, because a learner reads it in one go.
+# The core of a lesson should not take longer than this, because learners read it in one sitting.
 LONGEST = 60
 
 _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", re.MULTILINE)
@@ -45,7 +45,7 @@ class Lesson:
 
     @property
     def path(self) -> str:
-        """The name of the learning path to which the lesson belongs."""
+        """The name of the lesson's learning path."""
         return "Core path" if self.number <= LAST_OF_THE_CORE_PATH else "Electives"
 
 

@@ -18,14 +18,14 @@ For an exercise, the model counts the contents of its cells in the solved notebo
   medium one and 10 for a hard one.
 
 These are assumptions, not measurements. They put all lessons and exercises on the same scale. The
-model does not count the time that a cell takes to run. A learner who plays with every figure takes
+model does not count the time that a cell takes to run. Learners who play with every figure take
 longer.
 
-A section is *extra* if the text under its heading begins with ``*Extra: …*``: it is only for
-starred exercises and for readers with a special interest. A section is *reference* if the text
-begins with ``*Reference: …*``: readers use it only to look things up. Every other section is
-*core*. A mark applies up to the next heading of the same or a higher level. Marks of subsections
-take precedence.
+A section is *extra* if the text under its heading begins with ``*Extra: …*``. Only starred
+exercises and readers with a special interest need it. A section is *reference* if the text begins
+with ``*Reference: …*``. Readers use it only to look things up. Every other section is *core*. A
+mark applies up to the next heading of the same or a higher level. Marks of subsections take
+precedence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check nbgrader's cell metadata (schema 3) against nbgrader's rules and against the exercises.
+"""Check the cells' nbgrader metadata (schema 3) against nbgrader's rules and the exercises.
 
 Source: https://nbgrader.readthedocs.io/en/stable/contributor_guide/metadata.html
 """

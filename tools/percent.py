@@ -50,7 +50,7 @@ class Cell:
         return Cell(NotebookNode(self.node | {"source": source}), self.line)
 
     def folded(self) -> Cell:
-        """Return the cell with its code collapsed. A click shows the code."""
+        """Return the cell with its code collapsed. Readers click to see the code."""
         metadata = self.node.metadata | {"jupyter": {"source_hidden": True}}
         return Cell(NotebookNode(self.node | {"metadata": NotebookNode(metadata)}), self.line)
 

@@ -1,6 +1,6 @@
 """Print the cheat sheet to a PDF that contains the hash of the HTML page.
 
-Two PDFs of the same page contain different dates, so their bytes cannot be compared. Instead, a
+Two PDFs of the same page contain different dates, so comparing their bytes is useless. Instead, a
 comment after the end of the PDF contains the hash of the page. PDF readers ignore this comment.
 """
 
@@ -15,7 +15,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def stamp(html: str) -> bytes:
-    """Return the line that is added to the end of a PDF of this page."""
+    """Return the comment line for the end of this page's PDF."""
     return b"% printed from " + sha256(html.encode()).hexdigest().encode()
 
 

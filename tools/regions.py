@@ -8,7 +8,7 @@
         ### END SOLUTION
 
 At the top level of a cell, the stub is only the comment, because the cell must run without an
-error. The code that the learner replaces comes before the region, as in ``rule = ...``.
+error. The code that the learner replaces is above the region, as in ``rule = ...``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARKER = re.compile(r"(?P<indent>[ \t]*)### (?P<kind>BEGIN|END) SOLUTION\s*")
 
 @dataclass(frozen=True)
 class Region:
-    """A solution between two marker lines: the indices of these lines, and their indentation."""
+    """A solution between two marker lines: the line indices and the indentation of the markers."""
 
     begin: int
     end: int

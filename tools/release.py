@@ -138,7 +138,7 @@ def run(
 
 
 def build(tag: str | None) -> str:
-    """Build each source distribution from the checkout, and a wheel from each of these."""
+    """Build the source distributions from the checkout, and build a wheel from each of them."""
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     hatchling = [sys.executable, "-m", "hatchling", "build", "--target"]
     for name, source in DISTRIBUTIONS.items():
@@ -161,7 +161,7 @@ def build(tag: str | None) -> str:
 
 
 def contents() -> str:
-    """Check that no wheel contains a test or tool, and that PyPI can follow all links."""
+    """Check that no wheel contains tests or tools, and that all links work on PyPI."""
     count = 0
     for wheel in sorted((ROOT / "dist").glob("*/*.whl")):
         with zipfile.ZipFile(wheel) as archive:
@@ -177,7 +177,7 @@ def contents() -> str:
 
 
 def install(trial: Trial) -> str:
-    """Install all wheels into a new environment. All other packages have pinned versions."""
+    """Install all wheels in a new environment, with pinned versions of all other packages."""
     run([sys.executable, "-m", "venv", "env"], trial.folder)
     doctor, course, classroom = (
         next((ROOT / "dist" / name).glob("*.whl"))

@@ -1,4 +1,4 @@
-"""The short route for readers with little time: what to read and which exercises to solve."""
+"""The short route for readers with little time: sections to read and exercises to solve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDTH = 96
 
 @dataclass(frozen=True)
 class Stage:
-    """The part of the route in one lesson: the sections to read, and the exercises to solve."""
+    """The part of the route in one lesson: sections to read and exercises to solve."""
 
     lesson: str
     sections: tuple[str, ...]
@@ -101,7 +101,7 @@ def stops(
 
 
 def point(stop: Stop) -> str:
-    """Return an item of the list, in lines that are short enough for a comment."""
+    """Return an item of the list, with lines short enough for a comment."""
     read = ", ".join(f"*{heading}*" for heading in stop.read)
     solve = " and ".join(f"*{title}*" for title in stop.solve)
     return fill(

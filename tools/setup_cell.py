@@ -39,7 +39,7 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
 
     ``place`` is the source's path in the repository. Add a missing link as the first line of the
     first Markdown cell. Insert a missing setup cell before all other code. JupyterLab hides the
-    code of the setup cell.
+    setup cell's code.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")

@@ -1,8 +1,8 @@
-"""Visualizers of gradients. Each figure shows a real run.
+"""Visualizers for gradients. Each figure shows a real run.
 
-Each visualizer has its own folder and consists of three layers. A *trace* is plain data that hooks
-record during a real run. A *picture* draws the trace, and a *widget* adds controls to the picture.
-All visualizers share the code in ``kit``. Each name is imported on first use.
+Each visualizer has its own folder and three layers. A *trace* is plain data that hooks record
+during a real run. A *picture* draws the trace, and a *widget* adds controls to the picture. All
+visualizers share the code in ``kit``. Each name is imported on first use.
 """
 
 from importlib import import_module

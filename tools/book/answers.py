@@ -1,8 +1,8 @@
-"""Try every control of a widget, and record the kernel's answers.
+"""Operate every control of a widget, and record the kernel's answers.
 
-A page without a kernel uses the recorded answers. Each widget has only a few recorded answers,
-because each answer makes the page larger. For the same reason, a slider that needs the kernel has
-only a few positions in the book.
+A page without a kernel uses the recorded answers. Each answer makes the page larger, so each widget
+has only a few recorded answers. For the same reason, a slider that needs the kernel has only a few
+positions in the book.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from autograd_course.visualize.stelab.widget import STELab
 Json = dict[str, Any]
 Opened = tuple[tuple[int, ...], ...]
 
-POSITIONS = 9  # number of positions of a slider that needs the kernel
+POSITIONS = 9  # the number of positions of a slider that needs the kernel
 _MOST_FOLDINGS = 16
-_SEEDS = range(5)  # the choices of the STE lab
+_SEEDS = range(5)  # the seeds that the STE lab offers
 _PLACES = ("activations", "weights")
 
 
@@ -62,7 +62,7 @@ def _foldings(flow: FlowWidget) -> Iterator[Json]:
 
 
 def _turnable(flow: FlowWidget, opened: Opened) -> list[tuple[int, int]]:
-    """Return the flow's groups that a reader can expand or collapse, as pairs (flow, group)."""
+    """Return the groups that a reader can expand or collapse, as pairs (flow, group)."""
     _unfold(flow, opened)
     found = set()
     for place, view in enumerate(flow.views):
@@ -81,7 +81,7 @@ def _opened(flow: FlowWidget) -> Opened:
 
 
 def _choices(lab: FunctionLab) -> Iterator[Json]:
-    """Select each function, and move each of its sliders while the other sliders stay in place."""
+    """Select each function, and move each of its sliders while the others stay in place."""
     for function in lab.scene["functions"]:
         lab.choice = {"function": function}
         first = copy.deepcopy(lab.scene["answers"])

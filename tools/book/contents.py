@@ -16,7 +16,7 @@ class Part:
 
 
 def hidden(parts: Iterable[Part], folder: str = "") -> str:
-    """Return MyST Markdown with a hidden list of the parts, for a page in ``folder``."""
+    """Return a hidden list of the parts as MyST Markdown, for a page in ``folder``."""
     return "".join(f"\n{_tree(part, folder)}\n" for part in parts if part.pages)
 
 

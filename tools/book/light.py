@@ -1,7 +1,8 @@
 """Make a built site smaller for readers with slow connections: remove all unneeded parts.
 
-The theme makes each page load thousands of icons, a search index that only one page uses, and style
-rules for elements that no page contains. A script in a page's ``<head>`` delays the first paint.
+With the theme, each page loads thousands of icons, a search index that only one page uses, and
+style rules for elements that no page contains. A script in a page's ``<head>`` delays the first
+paint.
 """
 
 from __future__ import annotations

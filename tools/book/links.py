@@ -27,7 +27,7 @@ _IN_HTML = re.compile(r"<(?P<tag>code|span)>(?P<name>\w+(?:[-_]\w+)+)</(?P=tag)>
 
 @dataclass(frozen=True)
 class Places:
-    """The possible targets of links: files in the book (by repository path), and names.
+    """The possible link targets: files in the book (by repository path), and names.
 
     ``names`` maps the name of each rule, message and lesson to its page. ``split`` contains the
     files whose sections are separate pages in the book. For each of these files, it maps anchors to
@@ -42,7 +42,7 @@ class Places:
 
 
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
-    """Return the Markdown of the file ``place``, with links adapted to the book.
+    """Return the Markdown of the file ``place`` with its links adapted to the book.
 
     Names of rules, messages and lessons become links.
 

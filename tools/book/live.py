@@ -47,14 +47,14 @@ _CODE = (  # the sources on which the recorded states depend, in addition to the
     "tools/book/recording.py",
     "tools/book/answers.py",
 )
-_AT_ONCE = 2  # number of lessons that run at the same time
+_AT_ONCE = 2  # the number of lessons that run at the same time
 _NEEDS = (
     '<p class="needs-kernel" role="status" hidden>This control needs Python: '
     '<a href="{colab}">open this page in Colab</a> or <a href="{lab}">in JupyterLab</a>.</p>'
 )
 
 
-# --- Record the states in a run of each lesson ----------------------------------------------------
+# --- Run each lesson to record the states ---------------------------------------------------------
 
 
 def record(root: Path, lessons: Iterable[str]) -> list[str]:
@@ -70,7 +70,7 @@ def record(root: Path, lessons: Iterable[str]) -> list[str]:
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
-    """Return the recorded states of a lesson, or an empty record if its code has changed since."""
+    """Return a lesson's recorded states, or an empty record if its code has changed since then."""
     file = _file(root, lesson)
     if not file.exists():
         return {}
@@ -193,7 +193,7 @@ class LivePage:
 
 
 def scripts(root: Path) -> dict[str, str]:
-    """Return the script of each kind of widget, with its style sheet.
+    """Return the script and the style sheet of each kind of widget.
 
     The keys are file names in the book.
     """
@@ -214,11 +214,11 @@ def _state(name: str, value: Any) -> str:
 
 
 def _small(shown: Json) -> Json:
-    """Return the record of one widget, and reduce each answer to the parts that change."""
+    """Return the record of a widget, with each answer reduced to the parts that change."""
     kind, state, answers = shown["kind"], dict(shown["state"]), shown["answers"]
     if kind == "predict":
         state["words"] = _prediction_words(state["outcome"])
-    if kind == "functionlab":  # in the book, its sliders have only positions with answers
+    if kind == "functionlab":  # in the book, its sliders have only the positions with answers
         now = state["scene"]["answers"]["function"]
         first = next(a for a in answers if a["first"] and a["asked"]["function"] == now)
         state["scene"] = {**state["scene"], "sliders": first["sent"]["scene"]["sliders"]}

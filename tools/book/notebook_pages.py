@@ -1,4 +1,4 @@
-"""Convert a notebook to a page of the book, with saved outputs and without live parts."""
+"""Convert a notebook to a page of the book that has saved outputs and no live parts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[Noteb
 
 
 def _headed(text: str, place: str, places: Places) -> str:
-    """Return the text of the first cell. Links below the title replace the link above the title."""
+    """Return the first cell's text. Links below the title replace the link above the title."""
     title, _, rest = _LINK.sub("", text).lstrip().partition("\n")
     links = [f"[Open in Colab]({places.settings.colab_url(place)})"]
     stem = place.rpartition("/")[2]

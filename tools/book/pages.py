@@ -19,7 +19,7 @@ from tools.book.sheet import sheet
 from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
-FIRST = "docs/five_functions.md"  # the page does not depend on the course
+FIRST = "docs/five_functions.md"  # this page does not need the course
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
 _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 

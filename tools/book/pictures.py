@@ -1,4 +1,4 @@
-"""Pictures of widgets on a page, with a description for readers who cannot see the picture."""
+"""Pictures of widgets on a page, with descriptions for readers who cannot see them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STILL = (
 )
 _MATPLOTLIB = "<Figure size"
 _LEFT = {"image/png", "text/markdown"}  # the kinds of saved output that a widget has
-_SHORT = 150  # a description up to this length is only used as the alternative text
+_SHORT = 150  # a description up to this length is used only as the alternative text
 
 
 def without_views(cell: NotebookNode) -> NotebookNode:
@@ -75,8 +75,8 @@ def _statements(source: str) -> list[ast.stmt]:
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
     """Add alternative text to the picture in ``cell``, and make the description collapsible.
 
-    Below a widget's picture, add a sentence that tells readers where they can use its controls.
-    ``colab`` is the address of the notebook in Colab.
+    Below a widget's picture, add a sentence that tells readers where they can use the widget's
+    controls. ``colab`` is the address of the notebook in Colab.
     """
     outputs = []
     for output in cell.outputs:

@@ -1,4 +1,4 @@
-"""Knowledge checks and votes on a page without a kernel: the questions, with collapsed answers."""
+"""Knowledge checks and votes on a page without a kernel: questions with collapsed answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record the states of a lesson's widgets. This code runs in the same kernel as the lesson.
+"""Record the states of a lesson's widgets. This code runs in the lesson's kernel.
 
 :mod:`tools.book.live` adds two cells: the cell before the lesson calls ``record``, and the cell
 after the lesson calls ``write``.
@@ -68,7 +68,7 @@ def shown(widget: Live) -> Json:
     """Return the state of a widget, and the kernel's answers to the widget's controls."""
     kept = json.dumps(state(widget), allow_nan=False)
     found: list[Json] = []
-    # A thread has no event loop, so the widget does all its work at once.
+    # A thread has no event loop, so the widget does all of its work at once.
     thread = Thread(target=lambda: found.extend(answers(widget)))
     with torch.random.fork_rng(devices=[]):
         thread.start()

@@ -1,4 +1,4 @@
-"""Split the documents about rules and error messages: each section becomes a page."""
+"""Split the documents about rules and error messages into one page for each section."""
 
 from __future__ import annotations
 

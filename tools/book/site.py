@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-HEAVIEST = 1_500_000  # maximum bytes of a page, which take 7.5 seconds at 1.6 Mbit/s
+HEAVIEST = 1_500_000  # the maximum bytes of a page, which take 7.5 s at 1.6 Mbit/s
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
 _METADATA = {"canonical", "license"}  # link relations that a browser does not load
 _WIDGET = "application/vnd.jupyter.widget"
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def _tells_something(image: Mapping[str, str]) -> bool:
-    """Return whether an image needs alternative text. The theme's own images do not need it."""
+    """Return whether an image needs alternative text. The theme's own images do not."""
     return "alt" not in image or "_static/" not in image.get("src", "")
 
 

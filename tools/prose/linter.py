@@ -18,7 +18,7 @@ from tools.prose.wording import WORDINGS
 
 LONGEST = 35  # maximum number of words in a sentence; code counts as one word
 
-# proselint's typography rules do not suit text with code, and some other rules are for fiction.
+# proselint's typography rules do not suit text with code, and some of its rules are for fiction.
 _PROSELINT = dict.fromkeys(
     (
         "cliches",
@@ -44,7 +44,7 @@ _SEPARATOR = "\n\n–\n\n"  # prevents proselint's rules from matching across tw
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence, the words in it that break a rule, and what to write instead."""
+    """A sentence, the words in it that break a rule, and a better wording."""
 
     sentence: Sentence
     words: str

@@ -1,4 +1,4 @@
-"""Collect the project's sentences from Markdown, docstrings, and strings that code prints."""
+"""Collect the project's sentences from Markdown, docstrings, and printed strings."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def of_python(text: str, path: Path) -> Iterator[Sentence]:
 
 
 def _inserted(part: ast.expr) -> str:
-    """Return a part of an f-string, in which ``…`` replaces each inserted value."""
+    """Return part of an f-string with ``…`` in place of each inserted value."""
     return str(part.value) if isinstance(part, ast.Constant) else "…"
 
 

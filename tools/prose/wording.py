@@ -1,4 +1,4 @@
-"""Our own rules. Each rule lists a wording that is hard to read, and a better wording."""
+"""Our own rules. Each rule contains a wording that is hard to read and a better wording."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ from autograd_course.visualize.kit.inputs import input_names
 
 
 class FlowComparison(FlowWidget):
-    """Several traces that advance step by step together. :func:`compare_flows` creates this widget.
+    """Several flows that advance in step. :func:`compare_flows` creates this widget.
 
-    All flows step forward together, then backward together. Shorter flows wait for the longest one.
-    ``views`` contains the flows. The sign ≠ marks the differences between them.
+    All flows first step through forward and then through backward. Shorter flows wait for the
+    longest one. ``views`` contains the flows. The symbol ≠ marks the differences between them.
     """
 
     def _content(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class FlowComparison(FlowWidget):
         return self._marked([view.texts for view in self.views])
 
     def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Return the text of each flow, followed by the differences in that flow."""
+        """Return the text of each flow, followed by the differences marked in it."""
         pairs = zip(texts, self._different(texts), strict=True)
         return [[*texts, different.code] for texts, different in pairs]
 
@@ -52,7 +52,7 @@ class FlowComparison(FlowWidget):
 
     @property
     def png(self) -> bytes:
-        """All flows in one picture, each below its name."""
+        """A picture of all flows, each below its name."""
         named = [(s.name, s.picture.words, s.picture.layout) for s in self.views]
         return png_of_several(named, self._different([s.texts for s in self.views]))
 
@@ -63,9 +63,9 @@ class FlowComparison(FlowWidget):
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """For each flow, return its own step at every common step.
+    """For each flow, map every common step to a step of that flow.
 
-    ``phases`` contains the numbers of forward and backward steps of each flow, excluding the start.
+    ``phases`` contains each flow's numbers of forward and backward steps, excluding the start.
     """
     forward, back = (max(counts) for counts in zip(*phases, strict=True))
     return [
@@ -107,9 +107,10 @@ def compare_flows(
     step: int | None = None,
     depth: int | None = None,
 ) -> FlowComparison:
-    """Show side by side how gradients flow through several functions of the same inputs.
+    """Show how gradients flow through several functions of the same inputs, side by side.
 
-    A slider changes an input in all flows. The sign ≠ marks different operations and local factors.
+    Each slider changes an input in all flows. The symbol ≠ marks operations and local factors that
+    differ.
 
     Args:
         flows: A dictionary of two or more functions, such as ``{"without STE": f, "with STE": g}``.

@@ -49,9 +49,9 @@ class Card:
 
     A row has a term, a description, and the value or gradient that must be known before the row
     appears. ``mark`` is the template for the gradient's mark (:mod:`marks`), and ``source`` is the
-    index of the node's source code in the script. ``opens`` is the group that a folded card shows.
-    ``within`` lists the open groups around the card, innermost first. ``badge`` is the text on the
-    border of the card.
+    index of the node's source code in ``Script.sources``. ``opens`` is the group that a folded card
+    shows. ``within`` lists the open groups around the card, innermost first. ``badge`` is the text
+    on the border of the card.
     """
 
     kind: Kind
@@ -69,7 +69,7 @@ class Card:
 
     @property
     def lines(self) -> tuple[str, str, str]:
-        """The lines on the card. The sign ∂ marks the gradient, so color is not the only cue."""
+        """The lines on the card. The symbol ∂ marks the gradient, so color is not the only cue."""
         return self.title, self.value, f"∂ {self.gradient}"
 
 
@@ -116,7 +116,7 @@ _LONGEST_TITLE = 17
 
 
 def headline(trace: Trace) -> str:
-    """Write a headline: the traced function, the size of its graph, and the loss."""
+    """Return a headline that names the traced function, the size of its graph, and the loss."""
     folded = [node.inside for node in trace.nodes if node.inside]
     computed = [node for node in trace.nodes if node.kind in ("op", "custom")]
     operations = len(computed) + sum(inside.operations for inside in folded)
@@ -145,9 +145,9 @@ def _kind(value: Summary) -> str:
 
 
 def product(node: Node, edge: Edge) -> str:
-    """Write ``grad_output × local = grad_input``, or the call to a custom ``backward``.
+    """Return ``grad_output × local = grad_input``, or the call to a custom ``backward``, as text.
 
-    If the gradient of a PyTorch operation is not such a product, return only the result.
+    If the gradient of a PyTorch operation is not such a product, return only the gradient.
     """
     result = in_full(edge.gradient)
     if edge.factor is not None and len(node.gradients) == 1:
@@ -159,9 +159,10 @@ def product(node: Node, edge: Edge) -> str:
 
 
 def total(node: Node, uses: Sequence[Edge]) -> str:
-    """Write the sum of a value's gradients, ``2 + 3 = 5``, or ``""`` for larger tensors.
+    """Return the sum of a value's gradients as text, such as ``2 + 3 = 5``.
 
-    Larger tensors are summarized by their norms, and the norm of a sum is not the sum of the norms.
+    For larger tensors, return ``""``. They are summarized by their norms, and the norm of a sum is
+    not the sum of the norms.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -195,31 +196,31 @@ def kept(saved: Saved, names: Sequence[str]) -> str:
 
 
 def sent(edge: Edge) -> str:
-    """Write the gradient that flows back along an edge, and the local factor: ``4 (×4)``."""
+    """Format the gradient that flows back along an edge, and the local factor: ``4 (×4)``."""
     factor = times(edge)
     return each((edge.gradient,), "brief") + (f" ({factor})" if factor else "")
 
 
 def times(edge: Edge) -> str:
-    """Write the local factor of an edge (``×4``), or return ``""``."""
+    """Format the local factor of an edge (``×4``), or return ``""`` if there is none to show."""
     if edge.factor is None or not edge.factor.few:
         return ""
     return f"×{bracketed(edge.factor.short)}"
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write one or two outputs side by side, or the number of outputs if there are more."""
+    """Format up to two outputs side by side. If there are more, return their number."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 
 def each(summaries: Sequence[Summary | None], what: str) -> str:
-    """Write one property of each summary."""
+    """Join one property of each summary."""
     texts = [getattr(summary, what) if summary else "none" for summary in summaries]
     return "; ".join(texts)
 
 
 def in_full(summary: Summary | None) -> str:
-    """Write the whole summary of a tensor."""
+    """Return the whole summary of a tensor as text."""
     return summary.text if summary else "none"
 
 
@@ -231,7 +232,7 @@ def shortened(name: str) -> str:
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # if a value has more uses than this, the details only count them
+_MOST_USES = 12  # if a value has more uses than this, the details show only their number
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
@@ -261,7 +262,7 @@ def facts(trace: Trace, node: Node) -> list[Row]:
 
 
 def _sums(trace: Trace, node: Node) -> list[Row]:
-    """For each output that is used at least twice, write the sum of its gradients."""
+    """For each output that is used at least twice, return the sum of its gradients."""
     found: list[Row] = []
     for output in range(len(node.gradients)):
         uses = [edge for edge in trace.out_of(node.id) if edge.output == output]
@@ -320,8 +321,8 @@ def _parameters(inside: Inside) -> list[Row]:
 
 # --- Cards, steps, and the full description -------------------------------------------------------
 
-_MOST_GIVEN = 4  # the first sentence lists up to this many inputs; the others only have cards
-_MOST_SUMMED = 4  # a sentence adds up to this many uses of a value; the details show more
+_MOST_GIVEN = 4  # the first sentence lists up to this many inputs; the others appear only on cards
+_MOST_SUMMED = 4  # a sentence shows a sum of up to this many gradients; the details show more
 _KINDS: dict[Kind, str] = {
     "input": "input",
     "op": "operation",
@@ -331,7 +332,7 @@ _KINDS: dict[Kind, str] = {
 
 
 def script(trace: Trace) -> Script:
-    """Write all text about a trace. For the same graph, only ``texts`` differs."""
+    """Write all text about a trace. Traces of the same graph differ only in ``texts``."""
     return _Writer(trace).write()
 
 
@@ -472,7 +473,7 @@ class _Writer:
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
 
     def _arrived(self, node: Node) -> str:
-        """Write the sum of the arriving gradients, a hook's change to the sum, and a warning."""
+        """Describe the sum of the arriving gradients, its change by a hook, and any warning."""
         uses = self.trace.out_of(node.id)
         single = len(node.gradients) == 1 and node.kind != "output"
         text = each(arriving(node), "brief")
@@ -496,7 +497,7 @@ class _Writer:
 
 
 def _badge(node: Node) -> str:
-    """Return the signs on a card's border, which mark custom Functions and hooks."""
+    """Return the text on a card's border, which marks custom Functions and hooks."""
     inside = len(node.inside.custom) if node.inside else 0
     hooked = bool(node.hooks or any(node.before))
     if node.kind == "custom":

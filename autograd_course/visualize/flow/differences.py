@@ -1,4 +1,4 @@
-"""Find the differences between flows: different operations and different local factors."""
+"""Find the operations and local factors that differ between flows."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script. The numbers in the script may come from different input values."""
+    """A flow and its script. The numbers in the script may belong to different input values."""
 
     trace: Trace
     words: Script
@@ -32,10 +32,10 @@ def differences(flows: Sequence[Described]) -> list[Different]:
     """Compare the first flow with each of the others, and return the differences in each flow.
 
     The result for the first flow combines its differences from all other flows. A node differs if
-    its counterpart is a different operation or if it has no counterpart. An edge differs if it has
-    no counterpart or if its counterpart has a different local factor. An edge is not marked if the
-    same operation merely received different values, because these values result from an earlier
-    difference.
+    it has no counterpart or if its counterpart is a different operation. An edge differs if it has
+    no counterpart or if its counterpart has a different local factor. If the same operation merely
+    receives different values, its edge is not marked, because the values differ as a result of an
+    earlier difference.
     """
     first, found = Different(), []
     for other in flows[1:]:

@@ -1,4 +1,4 @@
-"""Draw the picture as PNG. It shows the page's SVG in the colors of a light page."""
+"""Draw the picture as a PNG: the page's SVG in the colors of a light page."""
 
 import re
 from collections.abc import Sequence
@@ -19,18 +19,19 @@ from autograd_course.visualize.kit.png import reduced_png
 
 KEY = "lines and bars: norm of ∂ (log scale); dashed blue: negative ∂"
 KEY_WIDTH = 420.0  # the minimum width that leaves room for the key
-HEADING, _INDENT = 24.0, 20.0  # the height and the indentation of a picture's name
-_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: text of the key, width of a saved page, text on it
+HEADING, _INDENT = 24.0, 20.0  # the height and indentation of a picture's name
+# In pixels: the size of the key's text, the width of a saved page, and the key's size on that page.
+_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0
 _PIXELS = 72  # dots per inch at which one pixel of the layout is one pixel of the PNG
-# dots per inch; pictures with more pixels than the limit use the plain resolution
+# dots per inch; pictures with more pixels than the limit use the lower resolution
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5
-_SLIM = 0.92  # DejaVu Sans is wider than the fonts of most pages
+_SLIM = 0.92  # DejaVu Sans is wider than the fonts on most pages
 # In the style sheet: where the rule for dark pages begins, and a variable with its color.
 _DARK, _VARIABLE = ":is([data-jp-theme-light", r"(--agf-[\w-]+): .*?(#\w{6})\)*;"
 
 
 def png(words: Script, drawn: Layout) -> bytes:
-    """Draw the picture in high resolution unless it is large. A palette keeps the file small."""
+    """Draw the picture at high resolution unless it is large. A palette keeps the file small."""
     sheet = Sheet(drawn)
     return _rasterized(sheet.width, sheet.height, _with_key(sheet, words))
 
@@ -60,7 +61,7 @@ def png_of_several(
 
 
 def _with_key(sheet: Sheet, words: Script, different: Different = ALIKE) -> str:
-    """Return a picture, and add the key to its lines in the lower right corner if the key fits."""
+    """Return a picture as SVG. Add the key to the lower right corner if it fits."""
     shown = svg_sheet(sheet, words, different)
     if sheet.width < KEY_WIDTH:
         return shown
@@ -89,7 +90,7 @@ def _plain_style() -> str:
 
 @cache
 def _fonts() -> list[str]:
-    """Return matplotlib's font files. With them, the picture is the same on every machine."""
+    """Return matplotlib's font files, which make the picture the same on every machine."""
     spec = find_spec("matplotlib")  # does not import it
     folder = Path(str(spec and spec.origin)).parent / "mpl-data" / "fonts" / "ttf"
     return [str(folder / name) for name in ("DejaVuSans.ttf", "DejaVuSans-Bold.ttf")]

@@ -1,4 +1,4 @@
-"""Decide which nodes share a card: chains of reshapes, modules, and long runs of operations."""
+"""Decide which nodes share a card: chains of reshapes, modules, or long runs of operations."""
 
 import heapq
 from collections import Counter
@@ -17,12 +17,12 @@ RESHAPING = frozenset(
 
 
 def fold(trace: Trace) -> Trace:
-    """Join each chain of reshapes into one node. Within a chain, each node feeds only the next.
+    """Join each chain of reshapes into one node. In a chain, each node feeds only the next one.
 
-    A chain lies within a single module call or outside all modules.
+    A chain is either inside a single module call or outside all modules.
 
     The joined node has the value and the ``grad_output`` of the last node in the chain. It sends
-    back the gradient that the first node sends.
+    back the gradient that the first node sends back.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
@@ -102,8 +102,8 @@ class _Branch:
 def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
     """Convert the module calls in ``trace.groups`` to a tree of groups for drawing.
 
-    A parameter belongs to the innermost group that contains all its uses. Inputs whose names are in
-    ``given`` stay outside all groups. A group is dropped if it contains a single object or only
+    A parameter belongs to the innermost group that contains all of its uses. Inputs whose names are
+    in ``given`` stay outside all groups. A group is dropped if it contains a single object or only
     another group. If a group contains more than forty objects, they are grouped into runs of
     twenty. If ``opened`` is true, the outermost call is not a group, because it is the traced
     function.
@@ -137,7 +137,7 @@ def _homes(trace: Trace, place: Place, given: Sequence[str]) -> Place:
 
 
 def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
-    """Return the contents of a group, without inner groups that would not save a card."""
+    """Return the contents of a group. Dissolve inner groups that contain fewer than two objects."""
     kept: list[_Branch | int] = []
     for thing in branch.inside:
         if isinstance(thing, int):
@@ -210,8 +210,8 @@ def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
     """Return the groups to open: all groups at a depth less than ``depth``.
 
     If ``depth`` is None, the function opens groups level by level from the outside in, as long as
-    there are at most sixty cards. It opens groups of the same kind and depth together or not at
-    all, so that similar layers look the same.
+    there are at most sixty cards. Groups of the same kind and depth are either all opened or all
+    closed, so that similar layers look the same.
     """
     if depth is not None:
         deep = range(len(trace.groups))
@@ -251,7 +251,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
     """Return a trace in which each closed group is one node.
 
     The values of this node are the outputs of the group, and its gradients are the gradients of
-    these outputs. If closed groups would form a cycle, they are opened.
+    these outputs. If closed groups would form a cycle, the function opens them.
     """
     if not trace.groups:
         return trace

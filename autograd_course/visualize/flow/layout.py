@@ -13,8 +13,8 @@ from autograd_course.visualize.flow.marks import cell_size
 from autograd_course.visualize.flow.trace import Trace
 
 # --- The two directions ---------------------------------------------------------------------------
-# A drawing is computed in two coordinates: *along* its flow, from rank to rank, and *across* it,
-# from place to place within a rank. Only this class knows which of them is x.
+# A layout uses two coordinates: *along* the flow, from rank to rank, and *across* the flow, from
+# place to place within a rank. Only this class knows which of them is x.
 
 Point = tuple[float, float]
 
@@ -24,9 +24,9 @@ class Flow:
     """The direction of a drawing, and the distances in pixels that depend on the direction.
 
     ``gap`` is the distance between two ranks without labels, and ``beside`` is the distance between
-    neighboring cards in a rank. Edges arrive in the middle part of a card's side, and ``ports`` is
-    the length of this part as a fraction of the side. ``badge`` is the position of a custom
-    Function's badge along the top of its card, from 0 to 1.
+    neighboring cards in a rank. Edges arrive in the middle part of a card's side. ``ports`` is the
+    length of this part as a fraction of the side. ``badge`` is the position of a custom Function's
+    badge along the top of its card, from 0 to 1.
     """
 
     downward: bool
@@ -93,7 +93,7 @@ def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Assign each node to the last rank that leaves room for the longest path from this node."""
+    """Assign each node to the last rank that leaves room for the longest path from the node."""
     behind = [0] * count
     for source, target in sorted(edges, key=lambda edge: -edge[1]):
         behind[source] = max(behind[source], behind[target] + 1)
@@ -255,7 +255,7 @@ def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
 def _straighten(
     places: Sequence[Place], layers: Layers, middle: dict[Place, float], room: Room
 ) -> None:
-    """Align the places of adjacent ranks if their neighbors leave enough room."""
+    """Align places in adjacent ranks if their neighbors leave enough room."""
     least, most = float("-inf"), float("inf")
     for place in places:
         rank = layers.ranks[layers.rank_of[place]]
@@ -295,7 +295,7 @@ def _wanted(near: Sequence[tuple[Place, float]], middle: dict[Place, float]) -> 
 def _fitted(
     wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
 ) -> list[float]:
-    """Return the positions that keep the distances and are closest to the desired ones.
+    """Return the positions closest to the desired ones that keep the minimum distances.
 
     The positions minimize the weighted sum of squared deviations. After the distances are
     subtracted, this is isotonic regression, which the pool-adjacent-violators algorithm solves.
@@ -378,7 +378,7 @@ def _ends(place: Place, rank: int, placed: Placement) -> Point:
 
 
 def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
-    """At one end of each node, spread the edges along the side of its card, in order."""
+    """At one end of each node, spread the edges evenly along the side of its card, in order."""
     following = -2 if end else 1
     at: dict[int, list[int]] = {}
     for edge, route in enumerate(layers.routes):
@@ -436,8 +436,8 @@ BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 12.0, 16.0, 12.0
 MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps are side by side below the texts
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
-# A rank is about 170 pixels wide. With more ranks than this, the text is too small on a page that
-# is 1000 pixels wide.
+# A rank is about 170 pixels wide. If there are more ranks than this, the text is too small on a
+# page that is 1000 pixels wide.
 _MOST_COLUMNS = 9
 
 
@@ -455,7 +455,7 @@ class Box:
 class Layout:
     """All positions: ``boxes[i]`` and ``badges[i]`` for node ``i``, ``curves[j]`` for edge ``j``.
 
-    ``reading`` contains the nodes in reading order, which is topological. ``downward`` says whether
+    ``reading`` contains the nodes in reading order, which is topological. ``downward`` is true if
     the drawing runs from top to bottom.
     """
 
@@ -475,7 +475,7 @@ class Sizes(NamedTuple):
     labels: tuple[float, ...]
 
     def with_(self, other: "Sizes") -> "Sizes":
-        """Return sizes that are large enough for the cards and labels of both."""
+        """Return the larger width and height for each card, and the larger width for each label."""
         cards = (
             (max(w, v), max(h, k)) for (w, h), (v, k) in zip(self.cards, other.cards, strict=True)
         )
@@ -491,7 +491,7 @@ def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     """Lay out a trace from left to right or, if it is deep, from top to bottom.
 
     ``sizes`` contains the sizes of cards and labels. By default, they are computed from the text.
-    The layout is deterministic and takes about ten milliseconds for 60 nodes.
+    The layout is deterministic. It takes about ten milliseconds for 60 nodes.
     """
     cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
@@ -578,13 +578,13 @@ def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
 
 # --- A tall drawing on a page ---------------------------------------------------------------------
 
-BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
+BETWEEN, FOOT = 24.0, 36.0  # pixels between the columns and below them
 TURN, TURN_SIZE = "continued →", 9.0  # the text at the bottom of a column, and its size in pixels
 TURN_RISE, TURN_ASIDE = 22.0, 4.0  # the distance to the bottom, and to the next column
 RULE_TOP = 8.0  # the distance from the top of the columns to the line between them
 WIDEST = 1200.0  # the maximum width that a page shows without shrinking the text
 _TALL, _COLUMN = 1400.0, 1000.0  # the height above which a drawing is split, and a column's height
-# Room for a badge and an arrowhead above a card, and for the card behind it.
+# The space for a badge and an arrowhead above a card, and for the card behind it.
 _RISE, _FALL = 13.0, 6.0
 _HALF_LABEL = 9.0
 
@@ -642,7 +642,7 @@ class Sheet:
 
     @property
     def placed(self) -> Iterator[tuple[float, Column]]:
-        """Each column, preceded by the position of its left side."""
+        """The position of each column's left edge, and the column."""
         left = 0.0
         for column in self.columns:
             yield left, column
@@ -660,7 +660,7 @@ class Sheet:
 
     @property
     def height(self) -> float:
-        """The height of the longest column, plus the space below if there are several columns."""
+        """The height of the tallest column, plus the space below if there are several columns."""
         foot = FOOT if len(self.columns) > 1 else 0.0
         return max(column.height for column in self.columns) + foot
 
@@ -693,7 +693,7 @@ def _cuts(drawn: Layout) -> list[float]:
 
 
 def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
-    """Combine the pieces between cuts into parts. Parts are at most ``height`` long if possible."""
+    """Combine the pieces between cuts into parts that are at most ``height`` long if possible."""
     top = last = 0.0
     for cut in cuts:
         if cut - top > height and last > top:
@@ -719,9 +719,9 @@ def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
 
 BASELINES = (19.0, 37.0, 54.0)  # title, value and gradient, from the top of a card
 BADGE_BASELINE, ROUNDEST = 12.2, 31.0
-PARTIAL = 8.0  # the distance from the sign ∂ to its heat map
-GAUGE_RISE = 5.5  # the distance of the gradient's bar from the bottom of a card
-# The radius of the sign that marks a difference.
+PARTIAL = 8.0  # the distance from the symbol ∂ to its heat map
+GAUGE_RISE = 5.5  # the distance between the gradient's bar and the bottom of a card
+# The radius of the symbol that marks a difference.
 UNLIKE = 8.0
 _ASIDE = 8.0  # the margin of a factor's background around its text (widget.js: ASIDE)
 _BEHIND = 4.0  # the visible part of the card behind a folded card
@@ -744,12 +744,12 @@ def label_box(curve: Curve, text: str) -> Box:
 
 
 def unlike_card(box: Box) -> Point:
-    """Return the position of the difference sign for a card: the card's upper left corner."""
+    """Return the position of the symbol ≠ for a card: the card's upper left corner."""
     return box.x + 4, box.y + 4
 
 
 def unlike_label(box: Box) -> Point:
-    """Return the position of the difference sign for a local factor: above the factor."""
+    """Return the position of the symbol ≠ for a local factor: above the factor."""
     return box.x + box.width / 2, box.y - UNLIKE + 1
 
 

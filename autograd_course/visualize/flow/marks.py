@@ -8,8 +8,8 @@ from autograd_course.visualize.kit.formatting import Summary, number
 
 # --- Marks ----------------------------------------------------------------------------------------
 # The size of a gradient is its Euclidean norm, divided by the norm of the gradient at the loss,
-# which is 1 for a scalar loss. A gradient *vanishes* below a millionth (``VANISHING``), because
-# float32 parameters of typical size no longer change. It *explodes* above ten thousand
+# which is 1 for a scalar loss. A gradient *vanishes* below a millionth (``VANISHING``), because it
+# no longer changes float32 parameters of typical size. It *explodes* above ten thousand
 # (``EXPLODING``), because one step with a typical learning rate destroys the parameters. Zero has
 # its own mark, and so do nan and infinity.
 
@@ -20,7 +20,7 @@ LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
 
 def mark(gradient: Summary | None, unit: float) -> str:
-    """Write a gradient's sign and its length in percent. ``+80`` means as large as at the loss."""
+    """Encode a gradient's sign and length in percent. ``+80`` means as large as at the loss."""
     if not isinstance(gradient, Reading) or gradient.sign == "0":
         return "0"
     if gradient.sign == "!":
@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Write a phrase that compares the norm of a gradient with the norm at the loss."""
+    """Return a phrase that compares the norm of a gradient with the norm at the loss."""
     if gradient is None:
         return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -94,7 +94,7 @@ def _letter(cell: float, largest: float) -> str:
         return "!"
     if cell == 0 or largest == 0:
         return "."
-    # Use slightly less than the quotient, because the last digits differ between machines.
+    # Subtract a little from the quotient, because its last digits differ between machines.
     level = max(1, math.ceil(LEVELS * abs(cell) / largest - 1e-6))
     return (_UP if cell > 0 else _DOWN)[level - 1]
 

@@ -64,7 +64,7 @@ class ForwardValues(DispatchMode):
 
     The key of a value is the node that created the tensor. The mode records the value when the next
     operation reads the tensor, before later code can change the tensor in place. ``born`` maps each
-    storage to autograd's next node number at the time when the storage was filled
+    storage to the number of autograd's next node when the storage was filled
     (:func:`saved_tensors`).
     """
 
@@ -190,7 +190,7 @@ class BackwardGradients:
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
     """Return whether two gradients differ by more than rounding errors.
 
-    Rounding errors depend on the order of summation.
+    Rounding errors vary with the order of summation.
     """
     if was is None or now is None:
         return was is not now and was is not None
@@ -225,15 +225,15 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Return whether every element is finite and nonzero, so that division is safe."""
+    """Return whether every element is finite and nonzero, which makes division safe."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
 
 
 # --- The module that created each node ------------------------------------------------------------
-# Autograd numbers nodes in the order of their creation. The next node number at the start and at
-# the end of a module's forward therefore bounds the numbers of the nodes that the module created.
+# Autograd numbers nodes in the order in which it creates them. The next node numbers at the start
+# and end of a module's forward therefore bound the numbers of the nodes that the module created.
 
 
 @dataclass
@@ -321,8 +321,8 @@ _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 def saved_tensors(node: GraphNode, born: Mapping[int, int]) -> tuple[Saved, ...]:
     """Return the tensors that a custom Function passed to ``save_for_backward``, and their roles.
 
-    ``born`` maps the address of each storage to autograd's next node number when the storage was
-    filled. A storage that was filled before the Function's node is an input. A storage that was
+    ``born`` maps the address of each storage to the number of autograd's next node when the storage
+    was filled. A storage that was filled before the Function's node is an input. A storage that was
     filled later was computed inside the Function.
     """
     if not is_custom(node):
@@ -409,8 +409,8 @@ class Passes:
 class Names:
     """The names of the traced function, and of tensors by ``id``.
 
-    ``given`` contains the names of the arguments. ``whole`` says whether ``fn`` is a module instead
-    of a function that calls modules.
+    ``given`` contains the names of the arguments. ``whole`` is true if ``fn`` is a module rather
+    than a function that calls modules.
     """
 
     title: str
@@ -502,7 +502,10 @@ def _edges(node: GraphNode, ids: Mapping[Any, int], passes: Passes) -> list[Edge
 
 
 def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) -> tuple[int, ...]:
-    """Return the order in which backward ran. A leaf follows the last node that sends to it."""
+    """Return the order in which backward ran.
+
+    A leaf follows the last node that sends it a gradient.
+    """
     waiting: dict[GraphNode, int] = dict.fromkeys(passes.leaves, 0)
     for node in ids:
         for _, source, _ in producers(node):
@@ -525,9 +528,9 @@ def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) ->
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
     """Run ``fn(*inputs)`` and its backward pass once, and record both.
 
-    The loss is the sum of all elements of the result. Module calls become groups. The caller's
-    tensors, gradients, random state, grad mode and default dtype do not change, and no part of the
-    graph stays alive.
+    The loss is the sum of all elements of the result. Module calls become groups. The function
+    preserves the caller's tensors, gradients, random state, grad mode and default dtype. It keeps
+    no part of the graph alive.
 
     Args:
         fn: A ``torch.autograd.Function`` class (its ``.apply`` is called), or any callable that

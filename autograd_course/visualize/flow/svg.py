@@ -80,7 +80,7 @@ def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
 
 
 def _partial(m: Map, x: float, y: float) -> str:
-    """Return the sign ∂, which marks the heat map of a gradient."""
+    """Return the symbol ∂, which marks the heat map of a gradient."""
     if m.when == "value":
         return ""
     return f'<text class="agf-gradient" x="{x - PARTIAL:g}" y="{y + 9:g}">∂</text>'
@@ -127,7 +127,7 @@ ALIKE = Different()
 def live_svg(words: Script, drawn: Layout) -> str:
     """Return the picture as SVG with CSS classes, which ``picture.css`` styles.
 
-    Each element that shows a number keeps its template in ``data-text``. Cards have ``data-node``,
+    Each element that shows a number stores its template in ``data-text``. Cards have ``data-node``,
     and edges have ``data-edge``.
     """
     whole = Column(0.0, 0.0, drawn.width, drawn.height)
@@ -172,7 +172,7 @@ def document(title: str, width: float, height: float, content: str) -> str:
 def _column(
     words: Script, drawn: Layout, column: Column, still: bool, different: Different = ALIKE
 ) -> str:
-    """Return the contents of a column. In a ``still`` file, nothing is clickable."""
+    """Return the contents of a column. A ``still`` column has no clickable elements."""
     curves = list(enumerate(drawn.curves))
     edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
     here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]
@@ -234,7 +234,7 @@ def _factor(number: int, curve: Curve, words: Script, differs: bool) -> str:
 
 
 def _unlike(x: float, y: float) -> str:
-    """Return the sign ≠, which marks a part that differs from its counterpart in another flow."""
+    """Return the symbol ≠, which marks a part that differs from its counterpart in another flow."""
     return (
         f'<g class="agf-unlike"><circle cx="{x:g}" cy="{y:g}" r="{UNLIKE:g}"/>'
         f'<text x="{x:g}" y="{y + 4.5:g}">≠</text></g>'

@@ -148,7 +148,7 @@ class Group:
     """A module call or a run of consecutive operations that can be drawn as one card.
 
     ``parent`` is the group that contains this group. ``name`` is the path of the module. From the
-    second call on, a number follows the path. ``kind`` is the class of the module.
+    second call on, the path is followed by a number. ``kind`` is the class of the module.
     """
 
     name: str
@@ -224,8 +224,9 @@ class Edge:
     ``output`` is the index of the value among the outputs of ``source``. ``argument`` is its index
     among the differentiable arguments of ``target``. ``gradient`` is the gradient that ``target``
     sends back. ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None``
-    unless this quotient *is* the derivative. It is the derivative only if the operation is
-    elementwise (or both are single numbers) and ``grad_output`` contains no zeros.
+    unless this quotient *is* the derivative. For this, the operation must be elementwise, or
+    ``gradient`` and ``grad_output`` must have a single element. In addition, all elements of
+    ``grad_output`` must be finite and nonzero.
     """
 
     source: int
@@ -252,10 +253,10 @@ class Trace:
     """One real forward and backward pass.
 
     ``nodes`` is in forward order, and ``nodes[i].id == i``. ``backward`` lists ids in the order in
-    which the autograd engine reached the nodes. ``summed`` is true if the output is not a scalar,
-    so that the loss is the sum of its elements. ``groups`` contains the modules that ran, outer
-    modules first. ``unit`` is the norm of the gradient at the loss. The sizes of all other
-    gradients are relative to it.
+    which the autograd engine reached the nodes. ``summed`` is true if the output is not a scalar.
+    In this case, the loss is the sum of its elements. ``groups`` contains the modules that ran,
+    outer modules first. ``unit`` is the norm of the gradient at the loss. All other gradient sizes
+    are relative to it.
     """
 
     title: str
@@ -280,7 +281,7 @@ class Trace:
         return self._ends[0].get(node, [])
 
     def out_of(self, node: int) -> Sequence[Edge]:
-        """Return the edges that lead from a node's outputs."""
+        """Return the edges that start at a node's outputs."""
         return self._ends[1].get(node, [])
 
     def around(self, group: int | None) -> list[int]:

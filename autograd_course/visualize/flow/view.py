@@ -1,4 +1,4 @@
-"""The contents of a flow: its trace, its open modules, and the frames of its sliders."""
+"""The contents of a flow: its trace, its open modules, and its slider frames."""
 
 import io
 import warnings
@@ -43,8 +43,8 @@ class Drawn:
 class Picture:
     """A trace as PNG, SVG and plain text, each created on first use.
 
-    ``drawn`` is an earlier drawing of the same graph with different numbers. If the new numbers fit
-    into it, the picture reuses its layout, so that no card moves.
+    ``drawn`` is an earlier drawing of the same graph with different numbers. If the new numbers
+    fit, the picture reuses its layout, so no card moves.
     """
 
     trace: Trace
@@ -261,7 +261,7 @@ class View:
     def at(self, values: Mapping[str, float]) -> "View":
         """Return the view for different values of some inputs.
 
-        The same modules stay open, unless different modules run. Raises :class:`TraceError` if the
+        The same modules stay open unless different modules run. Raises :class:`TraceError` if the
         function cannot be traced.
         """
         trace = self.source.trace(values)
@@ -275,7 +275,7 @@ class View:
         return replace(self, opened=tuple(groups))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
-        """Return the view with cards that are wide enough for all frames, so that no card moves."""
+        """Return the view with cards wide enough for all frames, so that no card moves."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property

@@ -14,11 +14,11 @@ from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.inputs import whole_number
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
-# --- The parts that one flow and several flows share ----------------------------------------------
+# --- The code that one flow and several flows share -----------------------------------------------
 
 
 class FlowWidget(Live):
-    """Views of one or more functions that advance step by step together.
+    """Views of one or more functions that advance in step with each other.
 
     ``view`` is the content of the page, and ``numbers`` contains the parts that change with each
     trace. ``step`` is the current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the
@@ -75,7 +75,7 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _make_room(self) -> None:
-        """Make each card wide enough for its widest number, so that no slider moves a card."""
+        """Make each card wide enough for its widest number, so that sliders do not move cards."""
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Convert a step when the lengths of the phases change. Keep the first and the last step."""
+    """Map a step to phases of new lengths. The first step stays first, and the last stays last."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0
@@ -229,19 +229,19 @@ def gradient_flow(
             The loss is the sum of all elements of the result.
         inputs: The arguments of the call.
         names: Names for the inputs. By default, these are the parameter names of ``fn``.
-        sweep: The scalar inputs that get a slider, and the slider's range, such as
+        sweep: The scalar inputs that get a slider, each with the range of its slider, such as
             ``{"x": (-3.0, 3.0)}``. By default, each scalar input of a small graph gets a slider.
             ``False`` means no sliders.
         step: The first step to show. The default is the last step, where all values and gradients
             are known.
-        depth: Modules that are nested at least this deep are folded into one card each. By default,
-            modules are folded until there are at most sixty cards.
+        depth: Each module nested at least this deep is folded into one card. By default, modules
+            are folded until there are at most sixty cards.
 
     Returns:
         A widget for display in a notebook. Printing it describes the graph in words.
 
     Raises:
-        TraceError: ``fn`` cannot be traced. The message is one sentence that says why.
+        TraceError: ``fn`` cannot be traced. The message gives the reason in one sentence.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Write the lab's sentences about one x and about the whole range, and a plain-text summary."""
+"""Write the lab's text: sentences about one x and about the whole range, and a summary."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _NOWHERE: dict[Verdict, str] = {"jump": "jumps", "steep": "is infinitely steep"}
 
 
 def slope(value: float | None) -> str:
-    """Write a slope, without the rounding noise of finite differences."""
+    """Format a slope, rounding away the noise of finite differences."""
     if value is None:
         return "none"
     return number(round(value, 4) if math.isfinite(value) else value)
@@ -37,7 +37,7 @@ def by_differences(position: Position) -> str:
 
 
 def judged(position: Position, variable: str) -> str:
-    """Write a sentence that compares the slope from backward with the slope of forward at one x."""
+    """Return a sentence that compares backward's slope with forward's slope at one x."""
     at, claim = f"{variable} = {number(position.x)}", by_backward(position)
     if position.verdict == "open":
         return position.failure or (
@@ -72,7 +72,7 @@ def _without_gradient(position: Position) -> str:
 
 
 def sent_back(position: Position, grad_output: float) -> str:
-    """Write the gradient that backward received, the gradient that it returned, and the slope."""
+    """Describe the gradients that backward received and returned, and the slope."""
     run, g = position.run, number(grad_output)
     if run is None:
         return "forward raised, so backward does not run"
@@ -85,7 +85,7 @@ def sent_back(position: Position, grad_output: float) -> str:
 
 
 def overview(sweep: Sweep) -> str:
-    """Say where backward and forward differ in the range of x."""
+    """Summarize the comparison of both slopes over the range of x."""
     first, last = sweep.positions[0].x, sweep.positions[-1].x
     parts = [
         *_regions(sweep, "differ", "✗ the slopes differ"),
@@ -126,13 +126,13 @@ def spans_of(positions: Sequence[Position], verdict: Verdict) -> list[tuple[floa
 
 
 def called(sweep: Sweep, x: float) -> str:
-    """Write the call: the function's name, x, and the parameters."""
+    """Format the call: the function's name, x, and the parameters."""
     given = [(sweep.variable, x), *sweep.parameters]
     return f"{sweep.name}({', '.join(f'{name} = {number(value)}' for name, value in given)})"
 
 
 def noted(steps: Sequence[Step]) -> dict[int, str]:
-    """For each line that ran, return its last effect, and how often a line in a loop ran."""
+    """For each line that ran, return its last effect, and how often it ran if it is in a loop."""
     found: dict[int, str] = {}
     for row in dict.fromkeys(step.row for step in steps):
         notes = [step.note for step in steps if step.row == row]
@@ -142,7 +142,7 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write the name, the value and the role of something that ctx stores, on one line."""
+    """Format the name, value and role of something that ctx stores."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 

@@ -1,4 +1,4 @@
-"""Draw the lab as a static picture: curve and slopes on the left, source lines on the right."""
+"""Draw the lab as a static picture: the curve and slopes on the left, the source on the right."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ _MOST_LINES = 44
 
 
 def draw(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
-    """Draw the position with this index as PNG. ``steps`` contains the lines that ran."""
+    """Draw the position with this index as a PNG. ``steps`` contains the lines that ran."""
     position = sweep.positions[index]
     lines = _source_lines(sweep, source, position, steps)
     height = max(_LEAST_HEIGHT, 0.5 + LINE * len(lines))
@@ -124,7 +124,7 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
 
 
 def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign: str) -> None:
-    """Shade intervals of x. A sign above each interval identifies it without color."""
+    """Shade intervals of x. A symbol above each interval identifies it without color."""
     look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": SANS}
     for low, high in regions:
         axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
@@ -145,7 +145,7 @@ Line = tuple[str, str, int]  # text, color, and indentation in characters
 def _source_lines(
     sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
 ) -> list[Line]:
-    """Return the lines to write, up to the number that fits on the page."""
+    """Return as many lines as fit on the page."""
     lines = list(_lines(sweep, source, position, steps))
     return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], ("…", SOFT, 0)]
 

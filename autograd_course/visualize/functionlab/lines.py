@@ -63,7 +63,7 @@ class Part:
 class Listing:
     """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` says whether the backward comes from a custom Function rather than from autograd.
+    ``own`` is true if the backward comes from a custom Function rather than from autograd.
     """
 
     parts: tuple[Part, ...]
@@ -77,7 +77,7 @@ class Listing:
 
 
 def listing(fn: Any, inside: Sequence[type[Function]]) -> Listing:
-    """List the source of a Function class, or of a callable and the Functions ``inside`` it."""
+    """Return the source of a Function class, or of a callable and the Functions ``inside`` it."""
     parts: list[Part] = []
     missing: list[str] = []
     for heading, phase, function in _functions(fn, inside):
@@ -118,7 +118,7 @@ def _unshown(text: Sequence[str]) -> set[int]:
     """Return the rows of decorators and the docstring, which a run does not execute."""
     try:
         (definition,) = ast.parse("\n".join(text)).body
-    except (SyntaxError, ValueError):  # a lambda's line may not parse as a statement
+    except (SyntaxError, ValueError):  # the line of a lambda may not parse as a statement
         return set()
     if not isinstance(definition, ast.FunctionDef):
         return set()
@@ -173,10 +173,10 @@ class Lines:
 
 
 def _would_hang() -> bool:
-    """Return whether tracing can deadlock, because torch.compile has run on Python 3.11.
+    """Return whether tracing can deadlock: torch.compile has already run on Python 3.11.
 
-    Together, PyTorch's frame evaluation and the trace functions of CPython 3.11 can deadlock. From
-    3.12 on, tracing works differently.
+    PyTorch's frame evaluation and trace functions together can deadlock in CPython 3.11. From 3.12
+    on, tracing works differently.
     """
     frames, counts = map(sys.modules.get, ("torch._dynamo.convert_frame", "torch._dynamo.utils"))
     if sys.version_info >= (3, 12) or frames is None or counts is None:
@@ -254,7 +254,7 @@ def _kept(name: str, ctx: Any, variables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def written(value: Any) -> str:
-    """Write any value in a few characters, without its memory address."""
+    """Format any value in a few characters, without its memory address."""
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, bool | int | float | complex):
@@ -268,5 +268,5 @@ def written(value: Any) -> str:
 def _tensor(value: Tensor) -> str:
     try:
         return Summary.of(value).brief
-    except Exception:  # sparse and meta tensors, and tensors in a transform, have no numbers
+    except Exception:  # sparse and meta tensors, and tensors in a transform, show no numbers
         return f"a tensor of shape {tuple(value.shape)}"

@@ -1,4 +1,4 @@
-"""The function to examine, which takes a number x and other arguments, each with a range."""
+"""The function to examine. It takes a number x and other arguments, each with a range."""
 
 import inspect
 import math
@@ -26,7 +26,7 @@ _LEAST_REACH = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A function that is called as ``fn(x, *arguments)``. The first of ``names`` belongs to x.
+    """A function called as ``fn(x, *arguments)``. The first entry of ``names`` is the name of x.
 
     ``values`` contains ``grad_output`` and the arguments that have sliders.
     """
@@ -56,7 +56,7 @@ class Subject:
         return -reach, reach
 
     def whole(self, name: str) -> bool:
-        """Return whether a value is an integer. If it is, its slider has only integer positions."""
+        """Return whether an argument is an integer. Its slider then has only integer positions."""
         given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
         return isinstance(given, int)
 
@@ -142,7 +142,7 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:
-    """Return the default values of missing arguments, up to the first without a default."""
+    """Return the default values of missing arguments, up to the first one without a default."""
     expected = positional_parameters(fn)[1 + given :]  # the first parameter is x
     if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
         raise TraceError(

@@ -172,5 +172,5 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
 
 
 def _clean(slope: float) -> float:
-    """Remove rounding noise, which differs between machines, from a finite difference."""
+    """Round a finite difference, because its rounding noise differs between machines."""
     return round(slope, 4) if math.isfinite(slope) else slope

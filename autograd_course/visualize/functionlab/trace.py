@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A forward that raised an error: the reason, and the lines that ran."""
+    """A forward pass that raised an error: the reason, and the lines that ran."""
 
     failure: str
     steps: tuple[Step, ...]
@@ -78,7 +78,7 @@ class Sides:
 
     @property
     def bent(self) -> bool:
-        """Whether the two slopes differ by more than those of a smooth function would."""
+        """Whether the two slopes differ more than they would for a smooth function."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
@@ -90,7 +90,7 @@ class Position:
     ``stopped`` contains the lines that ran. ``sides`` is ``None`` unless forward is finite on both
     sides. ``slope`` is ``gradient / grad_output``. The verdict ``surrogate`` means that forward is
     a step function and backward differs from the derivative of forward. This derivative is 0, so
-    every surrogate gradient differs from it.
+    every nonzero surrogate gradient differs from it.
     """
 
     x: float
@@ -137,10 +137,10 @@ class Sweep:
 # The whole range of x, computed before the reader drags x.
 # --------------------------------------------------------------------------------------------------
 
-_FINE = 4  # the number of points of the curve between two positions
+_FINE = 4  # the number of points on the curve between two positions
 _MANY = 100  # the maximum number of positions
 _SLOW, _FEW = 0.02, 24  # CPU seconds per run; a slower run gets only a few positions
-_HALVINGS = 30  # distinguishes a jump of the curve from a steep rise
+_HALVINGS = 30  # enough to distinguish a jump in the curve from a steep rise
 Curve = tuple[tuple[float, float | None], ...]
 
 
@@ -372,7 +372,7 @@ def _what(y: Any) -> str:
 
 @contextmanager
 def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
-    """Also record lines in the autograd engine's threads, in which backward runs on a GPU."""
+    """Also record lines in the autograd engine's threads, where backward runs on a GPU."""
     begun: list[bool] = []
 
     def start(_: Any) -> None:
@@ -392,14 +392,14 @@ def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
 
 
 def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
-    """Run only forward, and return its value."""
+    """Run forward without backward, and return its value."""
     with preserve_global_state(0), torch.no_grad():
         result = subject.call(subject.inputs(x, values, graph=False))
     return float(result.item())
 
 
 def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
-    """Yield what a custom Function's ctx stores: the saved tensors, and then the attributes.
+    """Yield everything that a custom Function's ctx stores: saved tensors first, then attributes.
 
     The memory address of a saved tensor shows whether it is an input, an output or neither.
     """
@@ -420,12 +420,12 @@ def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) 
 
 
 # --------------------------------------------------------------------------------------------------
-# The slopes of forward, and what it means if a slope grows as the step shrinks.
+# The slopes of forward, and the reasons why a slope can grow as the step shrinks.
 # --------------------------------------------------------------------------------------------------
 
 STEP = 1e-5  # relative to max(1, |x|)
-_FINER = 16.0  # the quotient of the first and the second step
-_STEEP = 30.0  # if a slope is steeper, it is measured with both steps
+_FINER = 16.0  # the ratio of the first step to the second step
+_STEEP = 30.0  # slopes that are steeper than this are measured with both steps
 _GROWS, _JUMPS = 1.5, 12.0  # growth of the slope: less than _FINER, or about _FINER
 
 

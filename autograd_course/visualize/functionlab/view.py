@@ -140,11 +140,11 @@ def _plain(value: float | None) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The range of an axis. It covers the typical values, so that a pole does not flatten the rest of
-# the curve.
+# The range of an axis. It covers the typical values, because a pole would otherwise flatten the
+# rest of the curve.
 # --------------------------------------------------------------------------------------------------
 
-_TAIL = 0.03  # the fraction of the values at each end that may lie outside the plot
+_TAIL = 0.03  # the fraction of values at each end that may be outside the plot
 _BEYOND = 0.4  # only if they are this far from the others, relative to the others' spread
 _ROOM = 0.08
 _NOISE = 1e-6  # relative; smaller differences count as 0, so that rounding is not magnified
@@ -156,7 +156,7 @@ def extent(
 ) -> Range:
     """Return a range for the values. Keep the current range if the values still fill enough of it.
 
-    ``zero`` says whether the range must include 0.
+    If ``zero`` is true, the range includes 0.
 
     If the axis fitted every curve exactly, a function that is twice as steep would look the same.
     """
@@ -185,12 +185,12 @@ Span = tuple[str, str]  # kind ("keyword", "comment", "string" or "" for other t
 
 
 def spans(rows: Sequence[str]) -> list[list[Span]]:
-    """Split each row into spans. The spans of a row, joined together, give the row."""
+    """Split each row into spans. Joining the spans of a row gives the row."""
     marks: list[list[tuple[int, int, str]]] = [[] for _ in rows]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(rows)).readline):
             _mark(token, marks, rows)
-    except (tokenize.TokenError, SyntaxError):  # in an incomplete statement, the rest stays plain
+    except (tokenize.TokenError, SyntaxError):  # the rest of an incomplete statement has no styles
         pass
     return [_split(row, mark) for row, mark in zip(rows, marks, strict=True)]
 

@@ -1,4 +1,4 @@
-"""The live Function lab: drag x, change parameters, and step through the lines that ran."""
+"""The live Function lab: drag x, change the parameters, and step through the lines that ran."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +139,7 @@ def function_lab(
     names: Sequence[str] | None = None,
     ranges: Mapping[str, Range] | None = None,
 ) -> FunctionLab:
-    """Show a Function of one number x. Drag x, and see forward and backward run line by line.
+    """Show a Function of one number x. Drag x to see forward and backward run line by line.
 
     For each x, forward and backward run once in float64, and the widget records which lines run.
     The slope from ``backward`` is ``∂L/∂x / grad_output``. The widget compares it with the slope of

@@ -43,7 +43,7 @@ def describe_finding(diagnosis: Diagnosis | None) -> str:
 def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> str:
     """Say how many entries are wrong.
 
-    ``known`` says whether any entry has a derivative. ``blind`` says whether any entry has none.
+    ``known`` is true if any entry has a derivative. ``blind`` is true if any entry has none.
     """
     if not known:
         return "There is nothing to compare, because no entry has a derivative."
@@ -63,7 +63,7 @@ def scale(height: int, width: int) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Describe the entries of a map: how many are nonzero, their size, and their pattern."""
+    """Describe a map's entries: the number of nonzero entries, their size, and their pattern."""
     pattern = looks(torch.tensor(matrix, dtype=torch.float64))
     filled = heatmap.filling(matrix)
     known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
@@ -71,11 +71,11 @@ def filling(matrix: Matrix) -> str:
 
 
 def looks(matrix: Tensor) -> str:
-    """Name the pattern in a few words: ``block diagonal (3 blocks of 4 × 4), symmetric``.
+    """Name the pattern in a few words, such as ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    The function looks at the Jacobian at a single point, so a matrix may be diagonal by chance. The
-    function ignores entries below one millionth of the largest entry. It returns ``""`` for a
-    single row or column, and for a matrix that contains a non-finite entry.
+    The Jacobian is computed at a single point, so a matrix may be diagonal by chance. Entries below
+    one millionth of the largest entry are ignored. The result is ``""`` for a single row or column,
+    and for a matrix that contains a non-finite entry.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""
@@ -109,7 +109,7 @@ def _triangle(filled: Tensor) -> str:
 
 
 def _blocks(filled: Tensor) -> str:
-    """Describe the independent parts. No input of a part affects an output of another part."""
+    """Describe the independent parts. No input in one part affects an output in another part."""
     parts = _parts(filled)
     if len(parts) < 2:
         return ""
@@ -131,7 +131,7 @@ def _is_run(places: list[int]) -> bool:
 
 
 def _parts(filled: Tensor) -> list[tuple[list[int], list[int]]]:
-    """Return the rows and columns of each connected part, in the order of their first rows."""
+    """Return the rows and columns of each connected part, ordered by the part's first row."""
     reach = filled.double()
     left, parts = set(range(len(filled))), []
     for first in range(len(filled)):

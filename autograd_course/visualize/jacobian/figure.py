@@ -1,4 +1,4 @@
-"""Draw the three maps of a Jacobian as PNG."""
+"""Draw the three maps of a Jacobian as a PNG."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -25,7 +25,7 @@ Cell = tuple[int, int]
 
 
 def draw(view: View, finding: str, cell: Cell) -> bytes:
-    """Draw the maps of a view, the finding above them, and the selected cell."""
+    """Draw the maps of a view with the finding above them, and mark the selected cell."""
     above = [*wrap(view.verdict, 120), *wrap(finding, 120), *wrap(view.scale, 120)]
     below = [wrap(filling, 42) for filling in view.fillings]
     rows, columns = len(view.cells.rows), len(view.cells.columns)
@@ -93,7 +93,7 @@ def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
 
 
 def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
-    """Hatch runs of wrong cells, draw the grid, and draw a frame around the selected cell."""
+    """Hatch the runs of wrong cells, draw the grid, and frame the selected cell."""
     for i, marks in enumerate(view.cells.marks):
         for start, stop in _runs(marks):
             run = Rectangle((start - 0.5, i - 0.5), stop - start, 1, fill=False, hatch=_HATCH)

@@ -41,8 +41,8 @@ class Cells:
     """The cells of the three maps. Each cell is a block of ``block`` entries.
 
     For each block, a map shows the entry with the largest magnitude. ``marks`` contains one
-    character per cell. It says whether backward agrees, backward is wrong, or forward is not
-    differentiable.
+    character per cell. The character shows whether backward agrees, backward is wrong, or forward
+    is not differentiable.
     """
 
     rows: tuple[str, ...]
@@ -72,8 +72,8 @@ class Cells:
             for i, j in self.wrong
         }
         most = max(sizes.values(), default=0.0)
-        # Do not compare with the exact maximum, because the last digits of equal entries differ
-        # between machines.
+        # Do not compare with the exact maximum, because equal entries can differ in their last
+        # digits between machines.
         return next((at for at, size in sizes.items() if size >= (1 - 1e-6) * most), (0, 0))
 
 
@@ -107,7 +107,7 @@ def _labels(axis: Axis, size: int) -> tuple[str, ...]:
 
 
 def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
-    """Return the entries of each block along the third dim of the result."""
+    """Return a 3D tensor whose third dim contains the entries of each block."""
     (high, wide), (rows, columns) = block, matrix.shape
     padding = (0, -columns % wide, 0, -rows % high)
     padded = torch.nn.functional.pad(matrix, padding, value=filler)

@@ -27,7 +27,7 @@ LEGEND = [
 
 @dataclass(frozen=True)
 class View:
-    """One Jacobian to show. ``truth`` says how the first matrix was computed."""
+    """A Jacobian to show. ``truth`` states how the first matrix was computed."""
 
     pair: Jacobians
     truth: str = heatmap.TITLES[0]
@@ -61,7 +61,7 @@ class View:
 
     @property
     def heading(self) -> str:
-        """The heading, which names the output and the input of this Jacobian."""
+        """The heading, which names the Jacobian's output and input."""
         return heatmap.heading(self.pair)
 
     @cached_property
@@ -96,7 +96,7 @@ class View:
         return "" if self.cells.whole else describe.scale(*self.cells.block)
 
     def entry(self, row: int, column: int) -> tuple[str, str, str]:
-        """Write the three numbers in a cell: both derivatives and their difference."""
+        """Format the three numbers in a cell: both derivatives and their difference."""
         cells = self.cells
         truth, back, off = (
             matrix[row][column] for matrix in (cells.differences, cells.backward, cells.off)
@@ -124,7 +124,7 @@ class View:
 
 
 def written_out(view: View, selected: Sequence[int]) -> Iterator[str]:
-    """Write all entries of small matrices, or the first wrong entries of larger matrices."""
+    """Format all entries of small matrices, or the first wrong entries of larger ones."""
     if max(len(view.cells.rows), len(view.cells.columns)) <= FEW:
         for k, (title, _, _) in enumerate(view.maps[: 3 if view.wrong else 2]):
             yield f"  {title}"
@@ -146,7 +146,7 @@ def _lines(view: View, k: int) -> Iterator[str]:
 
 
 def page(view: View) -> dict[str, Any]:
-    """Return the page's content as JSON. Each number occurs only once."""
+    """Return the page's content as JSON, in which each number occurs only once."""
     known: dict[str, int] = {}
     columns: tuple[list[int], list[int], list[int]] = ([], [], [])
     for i in range(len(view.cells.rows)):

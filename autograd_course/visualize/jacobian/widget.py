@@ -20,15 +20,15 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 class JacobianView(Live):
     """The Jacobians of forward and of backward. :func:`jacobian_view` creates this widget.
 
-    There is one Jacobian for each pair of an output and an input. ``shown`` is the index of the
-    current Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding``
-    is the first finding of ``diagnose``.
+    Each pair of an output and an input has its own Jacobian. ``shown`` is the index of the current
+    Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding`` is the
+    first finding of ``diagnose``.
     """
 
     _esm = BUNDLES / "jacobian.js"
     _css = BUNDLES / "jacobian.css"
 
-    # The type is in quotes, because Colab's traitlets (5.7.1) cannot be subscripted at run time.
+    # The type is in quotes because Colab's traitlets (5.7.1) cannot be subscripted at run time.
     views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)
     finding = traitlets.Unicode("").tag(sync=True)
     words = traitlets.Dict(WORDS).tag(sync=True)
@@ -139,5 +139,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except CannotDiagnoseError:  # then no finding appears above the maps
+    except CannotDiagnoseError:  # in this case, no finding appears above the maps
         return None

@@ -4,7 +4,7 @@ from autograd_course.errors import CourseError
 
 
 class TraceError(CourseError):
-    """Raised when arguments cannot be traced or shown. The message is one sentence that says why.
+    """Raised if arguments cannot be traced or shown. The message gives the reason in one sentence.
 
     A notebook shows only this sentence, without a traceback.
     """

@@ -1,4 +1,4 @@
-"""Helpers for pictures that matplotlib draws. They do not change pyplot's state."""
+"""Helpers for matplotlib pictures. They do not change pyplot's state."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def plain_frame(axes: Axes, **grid: Any) -> None:
 
 
 def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
-    """Return a figure as PNG with few colors, as :func:`reduced_png` describes."""
+    """Return a figure as a PNG with few colors (see :func:`reduced_png`)."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
     pixels = bytes(canvas.buffer_rgba())  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Write tensors, numbers, sizes, lists and errors as short text."""
+"""Format tensors, numbers, sizes, lists and errors as short text."""
 
 import math
 import traceback
@@ -69,7 +69,7 @@ class Summary:
 
     @property
     def brief(self) -> str:
-        """A phrase for a sentence: the elements if there are few, or else the shape and norm."""
+        """A phrase for a sentence: the elements if there are few, otherwise the shape and norm."""
         return f"[{self.size}] of norm {number(self.norm, 3)}" if self.statistics else self.text
 
     @property
@@ -91,7 +91,7 @@ class Summary:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """Write a number with at most ``digits`` significant digits, and zero without a sign."""
+    """Format a number with at most ``digits`` significant digits, and zero without a sign."""
     if isinstance(value, bool | int):
         return str(value)
     if isinstance(value, complex):
@@ -102,7 +102,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def elements(values: Any, digits: int) -> str:
-    """Write nested values as text. Each number has at most ``digits`` significant digits."""
+    """Format nested values. Each number has at most ``digits`` significant digits."""
     if isinstance(values, list):
         return f"[{', '.join(elements(value, digits) for value in values)}]"
     return number(values, digits)
@@ -113,7 +113,7 @@ def _statistics(tensor: Tensor) -> tuple[tuple[str, float], ...]:
         return (("norm", torch.linalg.vector_norm(tensor.to(torch.complex128)).item()),)
     tensor = tensor.double()
     low, mean, high = tensor.min().item(), tensor.mean().item(), tensor.max().item()
-    # A mean that is only rounding noise differs between machines.
+    # A mean that consists only of rounding noise differs between machines.
     noise = 1e-6 * max(abs(low), abs(high))
     norm = torch.linalg.vector_norm(tensor).item()
     mean = 0.0 if math.isfinite(mean) and abs(mean) <= noise else mean
@@ -134,13 +134,13 @@ def _plain(value: Any) -> Any:
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-# The function can be one of the reference Functions. Their lines are reported like the caller's.
+# The traced function can be a reference Function, whose lines count as the caller's code.
 _FUNCTIONS = COURSE / "functions"
 _OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
 
 
 def size(count: int, exact_below: int = 1024) -> str:
-    """Write a number of bytes with at most four significant digits: ``192 KiB``."""
+    """Format a number of bytes with at most four significant digits: ``192 KiB``."""
     if count < exact_below:
         return "1 byte" if count == 1 else f"{count} bytes"
     value, unit = float(count), 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 SLICE_S = 0.008  # seconds of work before the kernel handles messages
 YIELD_S = 0.002  # seconds for the page's messages, which need several turns of the event loop
-DEBOUNCE_S = 0.08  # seconds that leave the CPU free for the page to draw the answer
+DEBOUNCE_S = 0.08  # seconds during which the page can use the CPU to draw the answer
 
 
 class IdleTask:

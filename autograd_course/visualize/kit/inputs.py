@@ -1,4 +1,4 @@
-"""Check, copy and name the arguments of the call that is traced."""
+"""Check, copy and name the arguments of the traced call."""
 
 import inspect
 import math
@@ -15,7 +15,7 @@ from autograd_course.visualize.kit.errors import TraceError
 def as_callable(fn: Any, shown_by: str) -> Callable[..., Any]:
     """Return the callable to trace: ``.apply`` of a Function class, or else ``fn`` itself.
 
-    Raises :class:`TraceError` with a message that says how to call ``shown_by``.
+    Raises :class:`TraceError` with a message that shows how to call ``shown_by``.
     """
     if _is_function(fn):
         return fn.apply  # type: ignore[no-any-return]
@@ -91,7 +91,7 @@ def positional_parameters(fn: Any) -> list[inspect.Parameter]:
 
 
 def captured_names(fn: Any) -> dict[int, str]:
-    """Map the ``id`` of each tensor that ``fn`` uses besides its arguments to the tensor's name."""
+    """Map the ``id`` of each tensor that ``fn`` uses, apart from its arguments, to its name."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner} if isinstance(owner, torch.nn.Module) else {}
     if inspect.isfunction(fn):
@@ -160,7 +160,7 @@ def whole_number(what: str, given: Any, example: int) -> int:
 
 
 def finite_range(name: str, given: Any) -> tuple[float, float]:
-    """Check that an input's range is two finite numbers, the lower one first, and return it."""
+    """Check that an input's range is two finite numbers in ascending order, and return it."""
     try:
         low, high = map(float, given) if isinstance(given, tuple | list) else (0.0, 0.0)
     except (TypeError, ValueError, RuntimeError):

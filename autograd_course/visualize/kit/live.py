@@ -30,10 +30,10 @@ class Saved(anywidget.AnyWidget):
     still contains the id of the view. If a notebook is reopened while its kernel is running, the
     script restores the view.
 
-    This approach needs no setting and no extension. A JupyterLab extension would work only if the
-    course and JupyterLab were installed in the same environment. JupyterLab's own "save widget
-    state" is off by default, adds 35 to 150 KB per widget, and makes nbconvert fetch scripts from a
-    CDN. Colab and VS Code do not run the script's JupyterLab part.
+    This approach needs neither a setting nor an extension. A JupyterLab extension would work only
+    if the course and JupyterLab were installed in the same environment. JupyterLab's own "save
+    widget state" is off by default, adds 35 to 150 KB per widget, and makes nbconvert fetch scripts
+    from a CDN. Colab and VS Code do not run the script's JupyterLab part.
     """
 
     # ipywidgets 7 displays widgets with this method, and saves only 110 characters of text.
@@ -54,7 +54,7 @@ class Saved(anywidget.AnyWidget):
 
 
 def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the MIME bundle of a widget with its picture. ``saving.js`` reads the metadata."""
+    """Return a widget's MIME bundle, including its picture. ``saving.js`` reads the metadata."""
     # ipywidgets returns only the data. anywidget returns a pair of data and metadata.
     data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
     return {**data, **left}, {VIEW: data.get(VIEW, {}), **metadata}
@@ -79,7 +79,7 @@ def _inside(box: Box) -> Iterator[Saved]:
 
 
 def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return one MIME bundle for several widgets, with their pictures and text one below the other.
+    """Return one MIME bundle for several widgets, with their pictures and text below each other.
 
     A picture between pieces of text becomes part of the Markdown, because every page prefers
     Markdown to a PNG.
@@ -113,7 +113,7 @@ class Live(Saved):
     """The base class of the course's widgets: a live view, a PNG for saved notebooks, and text.
 
     A subclass defines ``png`` and ``__repr__``. Both are computed when the widget is displayed, and
-    show its state at that moment.
+    show its state at that time.
     """
 
     @property

@@ -24,6 +24,6 @@ def among(places: Iterable[float], value: float) -> list[float]:
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is not less than ``least``."""
+    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is at least ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * digit for digit in _DIGITS if power * digit >= least * (1 - 1e-9))

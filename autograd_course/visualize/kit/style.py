@@ -1,4 +1,4 @@
-"""The style of the course's figures, which are legible on light and dark notebook pages."""
+"""The style of the course's figures, which makes them legible on light and dark pages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ _LOOK: Any = {
 
 @contextmanager
 def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterator[list[Axes]]:
-    """Yield side-by-side axes in the course's style. Show the figure at the end of the block.
+    """Yield side-by-side axes in the course's style, and show the figure at the end of the block.
 
     Args:
         columns: The number of axes.

@@ -17,7 +17,7 @@ def sentence(trace: MemoryTrace, number: int) -> str:
 
 
 class _Items:
-    """The tensors of one event, as entries of the trace."""
+    """The trace's entries for the tensors in one event."""
 
     def __init__(self, trace: MemoryTrace, event: Event) -> None:
         self.saves = [trace.kept[i] for i in event.saves]
@@ -163,7 +163,7 @@ def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
 
 
 def who(event: Event) -> str:
-    """Name the node of an event and the module that called it."""
+    """Name an event's node and the module that called it."""
     return f"{event.name} ({event.module})" if event.module else event.name
 
 
@@ -180,7 +180,7 @@ def what(item: Kept) -> str:
 
 
 def shape(item: Kept) -> str:
-    """Write a shape as ``2×3``."""
+    """Format a shape as ``2×3``."""
     return "×".join(map(str, item.shape)) or "scalar"
 
 

@@ -1,4 +1,4 @@
-"""Draw the variants side by side, on the same scale, as PNG."""
+"""Draw the variants side by side as a PNG, on the same scale."""
 
 import math
 from collections.abc import Mapping

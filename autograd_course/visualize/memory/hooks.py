@@ -3,7 +3,7 @@
 :class:`SavedTensors` sees the tensors that each node saves. :class:`Applied` sees which custom
 Function saves them, and :class:`Modules` sees in which module the Function runs. :class:`Watch`
 sees which operations run and which tensors exist. :class:`Graph` sees which node runs in backward,
-and the attributes of the node's ctx.
+and which attributes the node's ctx has.
 """
 
 from __future__ import annotations
@@ -121,9 +121,9 @@ class SavedTensors:
     def _repack(self, hooks: Any, tensor: Tensor, owner: Owner) -> Any:
         """Let checkpoint pack a recomputed tensor, which may end the recomputation.
 
-        Checkpoint stops the recomputed forward when it has all tensors. At this moment, the last
-        operation has saved its inputs, but PyTorch never dispatches it. The backward of the same
-        operation is running.
+        Checkpoint stops the recomputed forward when it has all tensors. At this point, the last
+        operation has saved its inputs, but PyTorch never dispatches the operation. The backward of
+        this operation is running at the time.
         """
         try:
             with self.watch.aside():
@@ -190,7 +190,7 @@ def _called(hooks: Any) -> str:
 
 
 def _line(frame: FrameType | None) -> str:
-    """Return the line of the caller's code that is running now."""
+    """Return the line of the caller's code that is currently running."""
     while frame and frame.f_code.co_filename.startswith(_NOT_THEIRS):
         frame = frame.f_back
     if frame is None:
@@ -244,8 +244,8 @@ class Applied:
         def noted(*args: Any, **kwargs: Any) -> Any:
             given = storage_keys((args, kwargs))
             result = forward(*args, **kwargs)
-            # Do not set these earlier, because a forward can apply other Functions and can create
-            # nodes under enable_grad.
+            # Do not set these earlier, because a forward can apply other Functions and create nodes
+            # under enable_grad.
             self._name, self._inputs, self._when = cls.__name__, given, _now()
             return result
 
@@ -275,7 +275,7 @@ class Modules:
 
     @property
     def path(self) -> str:
-        """The path of the innermost running module, or ``""`` at the root or outside modules."""
+        """The path of the innermost running module, or ``""`` at the root or outside any module."""
         return self._stack[-1][1] if self._stack else ""
 
     @contextmanager
@@ -308,8 +308,8 @@ class Modules:
 class Watch(LiveStorages):
     """A dispatch mode that records each operation's name and the storages it reads and returns.
 
-    A node gets its number before PyTorch dispatches its operation. So the first operation after a
-    new number belongs to the node with this number.
+    A node gets its number before PyTorch dispatches its operation. The first operation after a new
+    number therefore belongs to the node with this number.
     """
 
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
@@ -342,7 +342,7 @@ class Watch(LiveStorages):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Ignore the operations in a ``with`` block, because they belong to a hook."""
+        """Ignore the operations in a ``with`` block, which belong to a hook."""
         before, self._aside = self._aside, True
         try:
             yield
@@ -463,7 +463,7 @@ class Graph:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """During a ``with`` block, report to the ledger which node is running."""
+        """Report to the ledger which node is running during a ``with`` block."""
         handles = [
             node.register_prehook(partial(self._runs, index))
             for index, node in enumerate(self.nodes)
@@ -495,7 +495,7 @@ class Graph:
 def _owner(
     node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
 ) -> Owner:
-    """Return the owner of the tensors that a node saved, or a new owner if it saved nothing."""
+    """Return the owner of the tensors that a node saved, or a new owner if there are none."""
     number, name = node._sequence_nr(), operation(node)
     new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
     if not is_custom(node):
@@ -524,7 +524,7 @@ def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
 
 
 def _begins_earlier(ledger: Ledger, entry: Entry, moment: Moment, owner: Owner, role: str) -> None:
-    """Correct the entry of a storage that was on a ctx before another node saved it."""
+    """Correct the entry of a storage that a ctx already held before another node saved it."""
     place, known = ledger.moments.index(moment), ledger.moments.index(entry.born)
     if known <= place:
         return

@@ -1,4 +1,4 @@
-"""Find the objects that a call uses besides its arguments, and restore them afterward."""
+"""Find the objects that a call uses in addition to its arguments, and restore them afterward."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ class Reach:
 
     @classmethod
     def of(cls, fn: Any) -> "Reach":
-        """Search the closure, globals and attributes of a callable, without calling anything."""
+        """Search a callable's closure, globals and attributes, without calling anything."""
         found = CapturedState(("", fn)).things
         inner = tuple(thing for _, thing in found if isinstance(thing, nn.Module))
         named = {id(it): (name, it) for name, it in found if isinstance(it, Tensor)}

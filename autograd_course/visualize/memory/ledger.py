@@ -65,8 +65,8 @@ class Moment:
 class Ledger:
     """Saved bytes and bytes in memory, and the moments at which they changed.
 
-    ``known`` maps the keys of already resident storages to names. ``allocated`` is a callable that
-    returns the number of bytes that the device's allocator has allocated.
+    ``known`` maps the keys of storages that are already resident to their names. ``allocated`` is a
+    callable that returns the number of bytes that the device's allocator has allocated.
     """
 
     def __init__(self, known: dict[int, str], allocated: Callable[[], int | None]) -> None:

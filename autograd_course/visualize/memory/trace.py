@@ -40,13 +40,13 @@ class Kept:
     """A storage that autograd saves, counted once even if several tensors share it.
 
     ``owner`` is the node that saved it first, and ``also`` names the other nodes that saved it.
-    ``op`` is the owner's operation, and ``module`` is the path of the module whose forward ran.
-    ``role`` is the tensor's role in its owner (``input``, ``output`` or ``intermediate``).
+    ``op`` is the owner's operation, and ``module`` is the path of the module whose forward was
+    running. ``role`` is the tensor's role in its owner (``input``, ``output`` or ``intermediate``).
     ``bytes`` is the size of the whole storage, and ``part`` is the size of the tensor in it.
     ``how`` is ``saved`` (by ``save_for_backward``), ``attribute`` (on the ctx of a custom Function,
     where hooks do not see it) or ``again`` (saved by a forward that backward recomputes).
-    ``anyway`` names the input or parameter that already holds the storage, so that saving it costs
-    nothing. ``line`` is the line of the caller's code. ``born`` and ``freed`` are indices of
+    ``anyway`` names an input or parameter that already holds the storage, so saving the storage
+    costs nothing. ``line`` is the line of the caller's code. ``born`` and ``freed`` are indices of
     events. ``freed`` is ``None`` if no event frees the storage.
     """
 
@@ -81,7 +81,7 @@ class Event:
     """One moment: a node saves tensors, a node runs in backward, or a storage is freed.
 
     ``saves``, ``again`` and ``frees`` contain ids of :class:`Kept`: storages that the event saves,
-    storages that it saves after another node already saved them, and storages that it frees.
+    storages that it saves although another node has already saved them, and storages that it frees.
     ``passed`` is the number of bytes that other saved-tensor hooks (``by``) received and discarded.
     ``kept`` is the number of bytes that are saved after the event, and ``high`` is the maximum
     during the event. ``alive`` and ``alive_high`` are the same numbers for all tensors that the
@@ -113,8 +113,8 @@ class MemoryTrace:
 
     ``operations`` counts the operations of forward, and ``backward_operations`` counts the
     operations of backward. ``again_operations`` counts the operations of backward that recompute a
-    forward, which run in grad mode. Views do not count. ``again_modules`` counts the module calls
-    inside backward.
+    forward, which run in grad mode. Views are not counted. ``again_modules`` counts the module
+    calls inside backward.
     """
 
     title: str
@@ -163,14 +163,13 @@ class MemoryTrace:
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
     """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves and when.
 
-    The backward pass starts with ones. Each storage counts once, from the moment when a node saves
-    a tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
-    storages of the inputs, and of the parameters and other tensors that ``fn`` holds, are already
-    resident and cost nothing. Tensors that a custom Function stores as attributes of its ctx also
-    count.
+    The backward pass starts with ones. Each storage counts once, from when a node saves a tensor to
+    when the node releases it. Saved-tensor hooks see both events. Storages of inputs, parameters
+    and other tensors that ``fn`` holds are already resident and cost nothing. Tensors that a custom
+    Function stores as attributes of its ctx also count.
 
-    The caller's tensors, gradients, buffers, random states, grad mode and default dtype do not
-    change, and no part of the graph stays alive.
+    The function preserves the caller's tensors, gradients, buffers, random states, grad mode and
+    default dtype. It keeps no part of the graph alive.
 
     Args:
         fn: A ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
@@ -283,7 +282,7 @@ def _collect(ledger: Ledger) -> None:
     """Run the garbage collector until it frees nothing more.
 
     If leaking nodes refer to each other through the C++ graph, the garbage collector sees only the
-    outermost node. So each collection frees one layer of nodes.
+    outermost node. Each collection therefore frees one layer of nodes.
     """
     held = -1
     while held != len(ledger.held) and ledger.held:
@@ -369,7 +368,7 @@ def _kept(
 def _role(entry: Entry, watch: Watch, saved: SavedTensors) -> str:
     """Return the role of a saved tensor in the node that saved it.
 
-    A tensor counts as an output of a custom Function if a later operation or the caller reads it.
+    A tensor counts as a custom Function's output if a later operation or the caller reads it.
     """
     owner = entry.owner
     if owner.op == CHECKPOINT:

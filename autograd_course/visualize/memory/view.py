@@ -118,7 +118,7 @@ def _item(item: Kept, groups: Grouping) -> dict[str, Any]:
 
 
 def note(item: Kept) -> str:
-    """Write a note if a saved tensor has a special property."""
+    """Return a note if a saved tensor has a special property."""
     notes = []
     if item.anyway:
         notes.append(f"{item.anyway}, already resident")
@@ -136,7 +136,7 @@ def note(item: Kept) -> str:
 
 
 def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any] | None:
-    """Return the positions of the budget slider, and say which variants are within each budget."""
+    """Return the positions of the budget slider, each with the variants that stay within it."""
     if budget is None:
         return None
     most = max([budget, *(trace.peak for trace in traces.values())])
@@ -153,8 +153,8 @@ def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, 
 
 
 # --------------------------------------------------------------------------------------------------
-# The bands of the stacked area: the bytes that each node saves, in a few groups with their own
-# colors.
+# The bands of the stacked area: the bytes that each node saves, in a few groups that each have
+# their own color.
 # --------------------------------------------------------------------------------------------------
 
 OTHERS = "others"
@@ -199,7 +199,7 @@ class Grouping:
     def bands(self, trace: MemoryTrace) -> list[list[int]]:
         """For each group of tensors, return the number of bytes that it holds after each event.
 
-        The sum over all groups is the number of bytes that autograd holds.
+        The groups add up to the number of bytes that autograd holds.
         """
         changes = [[0] * (len(trace.events) + 1) for _ in self.labels]
         for item in trace.kept:
@@ -304,7 +304,7 @@ Run = Sequence[tuple[int, Event]]
 
 
 def folded(trace: MemoryTrace, most: int = MOST_EVENTS) -> MemoryTrace:
-    """Join backward events that free nothing. In a long trace, also join the events of each module.
+    """Join backward events that free nothing. In a long trace, also join each module's events.
 
     Peaks do not change, because the ``high`` of a joined event is the maximum of its parts.
     """
@@ -332,7 +332,7 @@ def _idle(event: Event) -> bool:
 
 
 def _by_module(trace: MemoryTrace, depth: int) -> Iterator[Run]:
-    """Join neighboring events of the same module. Only the first parts of a path are compared."""
+    """Join neighboring events of the same module. Compare only the first parts of paths."""
     paths = (event.module.split(".")[:depth] for event in trace.events)
     return _together(trace, [".".join(path) or None for path in paths])
 

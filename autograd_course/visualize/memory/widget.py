@@ -81,14 +81,14 @@ def memory_timeline(
     """Show which tensors autograd saves for backward, which node saves them, and for how long.
 
     Each variant runs once, forward and backward, on copies of the inputs. Each storage counts once.
-    Inputs and parameters count as 0, because they are already resident.
+    Inputs and parameters count as 0 because they are already resident.
 
     Args:
         variants: A Function class, a module or a function, or a dict that maps up to eight names to
             variants. All variants should compute the same result from the same inputs. They are
             drawn on the same scale.
         inputs: The arguments of the call.
-        budget: A number of bytes, drawn as a line. The widget says which variants stay within it.
+        budget: A number of bytes, drawn as a line. The widget shows which variants stay within it.
 
     Returns:
         A widget for display in a notebook.

@@ -1,4 +1,4 @@
-"""Write all text of a knowledge check, for the page and for readers without a kernel."""
+"""Write the text of a knowledge check, for the page and for readers without a kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,10 +79,10 @@ def summary(quiz: Quiz, state: State) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """The result of an answer: whether the answer is ``right``, and the explanations as text.
+    """The result of an answer: whether it is ``right``, and the explanations as text.
 
     ``tries`` counts the answers so far. After a correct answer or a second answer, every option is
-    explained. Before that, only the options that you chose are explained.
+    explained. Before that, only the chosen options are explained.
     """
 
     question: Question
@@ -150,14 +150,14 @@ def _how(quiz: Quiz) -> str:
 
 
 def indented(block: Mapping[str, Any], margin: str) -> str:
-    """Return a block from a question's text as indented lines of plain text."""
+    """Return a block of a question's text as indented lines of plain text."""
     if "code" in block:
         return indent(block["code"], margin + "    ")
     return fill(as_line(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
 
 
 def as_line(block: Mapping[str, Any]) -> str:
-    """Return a block from a question's text as plain text that keeps the Markdown markup."""
+    """Return a block of a question's text as plain text that keeps the Markdown markup."""
     if "code" in block:
         return str(block["code"])
     marks = {"": "", "code": "`", "em": "*"}

@@ -1,9 +1,9 @@
 """Convert the small part of Markdown that questions use to plain data or to safe Markdown.
 
 The page builds its elements from the data and never uses HTML. A saved notebook can come from
-anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. So a question in a
-saved notebook contains no executable code and no link. This module first converts HTML, links,
-pictures and formulas to text.
+anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. A question in a saved
+notebook therefore contains neither executable code nor links. This module first converts HTML,
+links, pictures and formulas to text.
 """
 
 import re

@@ -24,7 +24,7 @@ class KnowledgeCheck(Saved):
 
     ``answers`` contains the chosen letters or the written text for each question. To answer a
     question, set ``answers``. A saved notebook contains the questions as Markdown and as plain
-    text. Readers can search this text. GitHub, nbconvert and JupyterLab show it even if the
+    text. Readers can search this text, and GitHub, nbconvert and JupyterLab show it even if the
     notebook is not trusted.
     """
 
@@ -70,7 +70,7 @@ class KnowledgeCheck(Saved):
 
     @traitlets.validate("answers")
     def _known_ones(self, proposal: Any) -> dict[str, Answer]:
-        """Drop answers to questions that this check does not have. The page may be outdated."""
+        """Drop answers to questions that this check lacks, because the page may be outdated."""
         given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
         return {
             name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}
@@ -120,7 +120,7 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     explanations.
 
     Args:
-        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for one question of each
+        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for one question from each
             lesson and three essays.
         seed: For ``"course"``, a number or your name, which selects the questions from a bank.
 

@@ -8,7 +8,7 @@ from autograd_course.visualize.stelab.training_comparison import STEPS, Place, R
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
-# The layers that a net still trains if no gradient passes through its quantizer.
+# The layers that still train if no gradient passes through the quantizer.
 REST: dict[Place, str] = {
     "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
     "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
@@ -23,7 +23,7 @@ TURNS = (
     "the gradient is amplified",
     "the gradient changes its sign",
 )
-# The comparison of a gradient with the slope of the staircase's chord.
+# Comparisons of a gradient with the slope of a chord across the staircase.
 VERDICTS = {
     "equal": "∂ agrees with it.",
     "above": "∂ is too large here.",
@@ -34,7 +34,7 @@ VERDICTS = {
 
 def turn(gradient: float) -> int:
     """Return the key in TURNS for the gradient that backward returns for ``grad_output`` 1."""
-    if abs(gradient) < 1e-6:  # the page still shows this gradient, but it is too small for training
+    if abs(gradient) < 1e-6:  # the page still shows it, but it is too small for training
         return 0
     if gradient < 0:
         return 4
@@ -85,12 +85,12 @@ def gap(estimate: Estimate, j: int) -> str:
 
 
 def tidy(value: float) -> str:
-    """Write a number with three significant digits. Write rounding noise as 0."""
+    """Format a number with three significant digits, and rounding noise as 0."""
     return number(round(value, 4), 3)
 
 
 def result(run: Run) -> str:
-    """Write a net's loss and the share of points that the net classifies correctly."""
+    """Format a net's loss and the share of points that it classifies correctly."""
     if not run.losses:
         return ""
     loss = run.losses[-1]
@@ -99,7 +99,7 @@ def result(run: Run) -> str:
 
 
 def headline(name: str, estimate: Estimate) -> str:
-    """Name the function in forward and the factor in backward."""
+    """Return a headline with the function in forward and the factor in backward."""
     if not estimate.formula:
         return f"STE lab: {estimate.label}."
     backward = f"{estimate.label} backward (it multiplies by {estimate.formula})"

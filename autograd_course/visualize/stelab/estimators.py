@@ -1,4 +1,4 @@
-"""Straight-through estimators: a quantizer in forward, a surrogate gradient in backward.
+"""Straight-through estimators: a quantizer in forward and a surrogate gradient in backward.
 
 To add a quantizer or a surrogate, add it to :data:`QUANTIZERS` or :data:`SURROGATES`.
 """
@@ -49,7 +49,7 @@ def ternary(x: Tensor) -> Tensor:
 def uniform(bits: int) -> Quantizer:
     """Return the fake quantizer with 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
 
-    The scale is ``s = 4 / 2^bits``. The integers are the signed ``bits``-bit integers, from
+    The scale is ``s = 4 / 2^bits``. The integers are signed ``bits``-bit integers, from
     ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
     """
     count = 2**bits
@@ -182,7 +182,7 @@ SURROGATES = {
 
 
 class Quantize(torch.autograd.Function):
-    """A straight-through estimator: a staircase in forward, the slope of a surrogate in backward.
+    """A straight-through estimator: a staircase in forward and a surrogate's slope in backward.
 
     Forward: ``y = q(x)``. Backward: ``∂L/∂x := h′(x) · ∂L/∂y`` by design, where the true
     derivative ``q′`` is 0 almost everywhere.
@@ -230,8 +230,8 @@ def by_surrogate(quantizer: Quantizer) -> tuple[Estimator, ...]:
 def own(given: Any) -> tuple[Estimator, ...]:
     """Return estimators for one Function class, or for several classes by name.
 
-    A value in a mapping can also be the name of a surrogate. This surrogate uses the staircase of
-    the mapping's first Function. That staircase must be one of :data:`QUANTIZERS`.
+    A value in a mapping can also be the name of a surrogate, which uses the staircase of the
+    mapping's first Function. This staircase must be one of :data:`QUANTIZERS`.
 
     Raises :class:`TraceError` for any other value.
     """

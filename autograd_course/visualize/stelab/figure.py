@@ -1,4 +1,4 @@
-"""Draw the lab as a static picture: the staircase, the gradient and the training."""
+"""Draw the lab as a static picture of the staircase, the gradient and the training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,9 +23,9 @@ from autograd_course.visualize.stelab.training_comparison import (
 from autograd_course.visualize.stelab.view import heights, steepest
 
 CLASSES = ("#a9cfea", "#f6c49f")  # the background colors for class 0 and class 1
-# Estimators differ in color and in dashes, as on the page. The kit defines the five colors: soft,
-# gradient, custom, right and rim. Of all sets of five colors in the kit's style sheet, these are
-# the easiest to tell apart for a reader who cannot see red, green or blue.
+# Estimators have different colors and dashes, as on the page. The kit defines the five colors:
+# soft, gradient, custom, right and rim. Of all sets of five colors in the kit's style sheet, these
+# are the easiest to tell apart for readers who cannot see red, green or blue.
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#5b636e", "linestyle": (0, (1, 1.6))},
     {"color": "#ad4300", "linestyle": (0, (6, 1.6))},
@@ -109,7 +109,7 @@ def _broken(curve: Curve) -> tuple[list[float], list[float]]:
 # The training of all nets: their losses, and the maps of their decisions.
 # --------------------------------------------------------------------------------------------------
 
-_GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # for a small palette
+_GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # keeps the palette small
 _MOST_LOSS = 0.85  # ln 2 = 0.69 is the loss of a net that only guesses
 _LOSSES = (0.05, 0.08, 0.40, 0.36)
 _MAPS = (0.49, 0.0, 0.50, 0.455)  # left, bottom, width, height of the part with the maps

@@ -84,8 +84,8 @@ class LabTrace:
 _FINE, _COARSE = 0.01, 5  # the distance between samples; x can be at every fifth sample
 _NEAR = 1e-6  # the distance on each side of a position within which a jump is detected
 _OFF = 1e-7  # the offset from the middle between two samples, which avoids jumps at round numbers
-_GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by only 0.25 between samples
-_STEEP = 1e3  # a slope over ± _NEAR that only a jump can have
+_GRADIENT_JUMP = 0.4  # even a sharp surrogate of a fine staircase changes by only 0.25 per sample
+_STEEP = 1e3  # a slope across ± _NEAR that only a jump can have
 
 
 def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
@@ -210,7 +210,7 @@ def checked_width(width: object) -> float:
 # Sampled functions as a few points, with gaps at the jumps.
 # --------------------------------------------------------------------------------------------------
 
-_EVERY = 5  # every n-th sample is enough where a function bends gently
+_EVERY = 5  # where a function bends gently, every n-th sample is enough
 _BEND = 0.02  # if the difference between neighbors changes by more than this, every sample is kept
 
 
@@ -242,7 +242,7 @@ def _needed(i: int, ys: Sequence[float]) -> bool:
 # One run of an estimator, and the checks of its result.
 # --------------------------------------------------------------------------------------------------
 
-_SOME = 7  # every seventh element must give the same result when it is passed alone
+_SOME = 7  # every seventh element must give the same result if passed alone
 
 
 def forward(estimator: Estimator, x: Tensor) -> Tensor:

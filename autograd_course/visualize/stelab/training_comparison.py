@@ -1,4 +1,4 @@
-"""Train the same small net with several estimators, a few steps at a time."""
+"""Train a small net with each of several estimators, a few steps at a time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TrainingTrace:
-    """All nets after ``step`` steps. If the training ended early, ``notice`` says why."""
+    """All nets after ``step`` steps. If the training ended early, ``notice`` gives the reason."""
 
     place: Place
     seed: int
@@ -47,7 +47,7 @@ class TrainingTrace:
 
 
 class TrainingComparison:
-    """Nets with the same initial weights and training points that differ only in backward."""
+    """Nets that have the same initial weights and training points, and differ only in backward."""
 
     def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
         self.estimators, self.place, self.seed = tuple(estimators), place, seed
@@ -64,7 +64,7 @@ class TrainingComparison:
         return self.step >= STEPS or bool(self.notice)
 
     def advance(self) -> None:
-        """Train each net for a few steps. After an exception, show a notice and end."""
+        """Train each net for a few steps. After an exception, show a notice and stop training."""
         with preserve_global_state(self.step):
             torch.set_num_threads(1)  # in a net this small, threads usually wait for each other
             for i, estimator in enumerate(self.estimators):
@@ -162,7 +162,7 @@ class Net:
         return x @ self.quantize(weight) / (math.sqrt(len(weight)) if i else 1.0)
 
     def step(self, x: Tensor, labels: Tensor) -> tuple[float, float]:
-        """Train for one step. Return the loss (mean binary cross-entropy, in nats) and accuracy."""
+        """Train for one step. Return the loss (mean binary cross-entropy in nats) and accuracy."""
         logits = self(x)
         loss = binary_cross_entropy_with_logits(logits, labels)
         (gradient,) = torch.autograd.grad(loss, self.parameters)
@@ -192,7 +192,7 @@ def _start(seed: int) -> Tensor:
 
 
 def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Return views of each layer's weight [inputs, outputs] and bias [outputs]."""
+    """Return views of every layer's weight [inputs, outputs] and bias [outputs]."""
     lengths = [n for a, b in pairwise(_SIZES) for n in (a * b, b)]
     parts = parameters.split(lengths)
     return [
@@ -202,7 +202,7 @@ def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The task: two classes on a checkerboard of four fields, which no straight line separates.
+# The task: two classes on a checkerboard of four squares. No straight line separates the classes.
 # --------------------------------------------------------------------------------------------------
 
 REACH = 1.5  # the points lie in the square from -REACH to REACH

@@ -1,4 +1,4 @@
-"""Prepare the page's content: the sampled numbers as text, the curves, and the sentences."""
+"""Prepare the page's content: the sampled numbers as text, the curves and the sentences."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ from autograd_course.visualize.stelab.training_comparison import (
 
 
 def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
-    """For one quantizer, return the data for the sliders and for the choice of a surrogate.
+    """Return the data that the sliders and the surrogate menu need for one quantizer.
 
     ``name`` is the name of the quantizer, and ``quantizers`` contains the labels to choose from.
     """

@@ -192,10 +192,10 @@ class STELab(Live):
 def ste_lab(
     quantizer: Any = "sign", surrogate: str = "clipped", x: float = 0.4, *, width: float = 1.0
 ) -> STELab:
-    """Show a quantizer, the surrogate gradient in its backward, and how networks train with it.
+    """Show a quantizer, its surrogate gradient in backward, and how networks train with both.
 
     The dashed line shows the slope of the quantizer over ``x ± width``, or the quantizer's
-    derivative if ``width`` is 0. The lab trains a net with each surrogate when you click *Train*
+    derivative if ``width`` is 0. The lab trains a net with each surrogate when you click *Train*,
     and when it saves its picture. The training takes about a second.
 
     Args:
@@ -204,7 +204,7 @@ def ste_lab(
             ``{"mine": MySTE, "other": "clipped"}``. A surrogate that the dict names uses the
             quantizer of the first Function.
         surrogate: One of zero, identity, clipped, tanh and sigmoid.
-        x: The x at which the value and the gradient are shown, from -3 to 3.
+        x: The x at which the lab shows the value and the gradient, from -3 to 3.
         width: Half the width of the interval over which the slope is computed.
 
     Returns:

@@ -8,33 +8,33 @@ from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 Json = dict[str, Any]
-_NOISE = 1e-6  # relative; a smaller sum counts as zero, because it is only rounding noise
+_NOISE = 1e-6  # relative; smaller sums count as zero, because they are only rounding noise
 _LARGE = 8192  # the memory is also computed for this many queries and keys
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Write a number with few significant digits, so that the text is the same on every machine."""
+    """Format a number with few digits, so that the text is the same on every machine."""
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return number(0.0 if abs(value) < _NOISE else value, digits).replace("-", "−")
 
 
 def short(value: float) -> str:
-    """Write a number in about four characters, for a cell."""
+    """Format a number in about four characters, for a cell."""
     if abs(value) >= 100 or math.isinf(value):
         return figure(value, 2)
     return (f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}").replace("-", "−")
 
 
 def span(what: str, places: range) -> str:
-    """Write ``query 4`` or ``queries 4–5``."""
+    """Return text such as ``query 4`` or ``queries 4–5``."""
     plural = {"query": "queries", "key": "keys"}[what]
     first, last = places[0], places[-1]
     return f"{what} {first}" if first == last else f"{plural} {first}–{last}"
 
 
 def headline(trace: TileTrace) -> str:
-    """Write a headline: the function and its tiles."""
+    """Return a headline that names the function and its tiles."""
     count = len(trace.rows) * len(trace.columns)
     features = f"{trace.features} feature{'s' * (trace.features != 1)}"
     tiles = f"{count} tile{'s' * (count != 1)} of {trace.block[0]}×{trace.block[1]}"
@@ -54,7 +54,7 @@ def given(trace: TileTrace) -> str:
 
 
 def meeting(trace: TileTrace, visit: Visit, before: Visit | None) -> str:
-    """Describe a tile in forward. ``before`` is the visit to the previous tile of the row."""
+    """Describe a tile in forward. ``before`` is the visit to the previous tile in the row."""
     told = f"{_row(trace, visit, before, _telling(visit))}{_rest(visit, before)}"
     return f"{_tile(trace, visit)} {told}"
 
@@ -174,7 +174,7 @@ CAPTIONS = {
 
 
 def memory(trace: TileTrace) -> str:
-    """Say which part of the memory grows with the sequence length."""
+    """Describe which part of the memory grows with the sequence length."""
     largest = size(2 * _LARGE * _LARGE * trace.itemsize)
     turn = size(max(visit.bytes for visit in (*trace.forward, *trace.backward)))
     return (
@@ -184,7 +184,7 @@ def memory(trace: TileTrace) -> str:
 
 
 def _minus(value: float) -> str:
-    """Write ``− 2`` or, for a negative number, ``+ 2``."""
+    """Return ``− 2`` or, for a negative number, ``+ 2``."""
     return f"+ {figure(-value)}" if value < 0 else f"− {figure(value)}"
 
 
@@ -200,7 +200,7 @@ _MOST_ROWS = 16  # the maximum number of items that are listed individually
 
 
 def describe(view: Json, now: Json, step: int) -> str:
-    """Describe a step: its number, the order of the tiles, the numbers of each row, and the memory.
+    """Describe a step: its number, the order of the tiles, the numbers in each row, and the memory.
 
     ``now`` is the frame of this step, combined with the frames of the earlier steps.
     """

@@ -1,4 +1,4 @@
-"""Draw the static picture: the matrix at one step, the order of the tiles, and the memory."""
+"""Draw the static picture of the matrix at one step, the order of the tiles, and the memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.visualize.tiles.view import LEVELS, View, at
 
 GRID = "#e3e6ea"
 Point = tuple[float, float]
-_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the space after it, the right column
+_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the gap after it, the right column
 _NUMBERED = 12  # the minimum size in pixels of a numbered tile in an order map
 _PIXELS, _SHARP = 72, 130
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
@@ -146,7 +146,7 @@ def _numbers(canvas: Canvas, corners: list[Point], side: float) -> None:
 
 
 def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None:
-    """If tiles are tiny, draw a line along each row in forward and each column in backward."""
+    """If the tiles are tiny, draw a line along each row in forward and each column in backward."""
     middles = [(x + side / 2, y + side / 2) for x, y in corners]
     along, head = (1, ">") if phase == "forward" else (0, "v")
     for _, way in groupby(middles, key=lambda point: point[along]):
@@ -253,7 +253,7 @@ class Layout:
         return x - 1 + (j + 0.5) * self.cell, y + 3 + (i + 0.5) * self.cell
 
     def bar_box(self, query: int, begin: float, part: int) -> Box:
-        """Return the bounding box of one segment in a row's bar, which is given in thousandths."""
+        """Return the bounding box of one segment, given in thousandths, of a row's bar."""
         height = min(15.0, 0.72 * self.cell)
         y = self.top + query * self.cell + (self.cell - height) / 2
         return begin, y, part * _BAR / 1000, height

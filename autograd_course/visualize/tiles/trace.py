@@ -1,4 +1,4 @@
-"""Run tiled attention, and record each tile: argument checks, the run, and its data."""
+"""Check the arguments of tiled attention, run it, and record the data of each tile."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,9 +68,9 @@ class Visit:
 class TileTrace:
     """One forward and one backward pass of ``TiledAttention``, with the tiles in their order.
 
-    ``visible`` says which keys are not masked for each query. ``delta`` is ``rowsum(∂O∘O)``.
+    ``visible`` marks the keys that are not masked for each query. ``delta`` is ``rowsum(∂O∘O)``.
     ``whole`` contains the visits of a second run, in which the whole matrix is one tile. ``agrees``
-    says whether the output and the gradients agree with full attention, up to rounding. The loss is
+    is true if the output and the gradients agree with full attention, up to rounding. The loss is
     the sum of the output.
     """
 
@@ -101,7 +101,7 @@ class TileTrace:
 
     @cached_property
     def skipped(self) -> tuple[Place, ...]:
-        """The tiles that were skipped because all their pairs are masked."""
+        """The tiles that the run skipped because all their pairs are masked."""
         seen = {(visit.row, visit.column) for visit in self.forward}
         every = ((i, j) for i in range(len(self.rows)) for j in range(len(self.columns)))
         return tuple(place for place in every if place not in seen)
@@ -166,7 +166,7 @@ class Inputs:
 
 
 def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTrace:
-    """Run the forward and backward of ``TiledAttention`` and of full attention on input copies."""
+    """Run ``TiledAttention`` and full attention forward and backward on copies of the inputs."""
     with _at_work():
         forward, backward, found = _watched(inputs, block, causal)
         whole = _watched(inputs, inputs.size, causal)
@@ -203,7 +203,7 @@ def _at_work() -> Iterator[None]:
 def _watched(
     inputs: Inputs, block: Place, causal: bool
 ) -> tuple[list[Visit], list[Visit], tuple[Tensor, ...]]:
-    """Return the visits in forward and backward, the two outputs, and the three gradients."""
+    """Return the visits in forward and backward, both outputs, and the three gradients."""
     visits: list[Visit] = []
     leaves = inputs.leaves()
     call: Any = TiledAttention.apply
@@ -324,7 +324,7 @@ def checked_block(block: Any, size: Place) -> Place:
 
 
 def legible(block: Place, size: Place) -> bool:
-    """Return whether the numbers of tiles along both sides are small enough to be readable."""
+    """Return whether both sides of the matrix have few enough tiles for a readable picture."""
     return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
 
 

@@ -67,7 +67,7 @@ def at(view: View, step: int) -> Frame:
 
 
 def most_telling(trace: TileTrace, view: View) -> int:
-    """Return a late step at which a row's maximum rises, so that rescaling halves its sum."""
+    """Return a late step at which a rising maximum rescales a row's sum by a factor near 1/2."""
     steps = [i for i, f in enumerate(view["frames"]) if f["tile"] and f["phase"] == "forward"]
 
     def rank(index: int) -> tuple[bool, float]:
@@ -145,7 +145,7 @@ def _backward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
-    """Return the segments of a bar. In small rows, join all segments except the newest one."""
+    """Return the segments of a bar. In small rows, join all segments except the latest one."""
     shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
     return [_share(share, trace.longest_sum) for share in shown]
 
@@ -200,7 +200,7 @@ def _kept(trace: TileTrace, query: int, share: float) -> dict[str, Any]:
 
 
 def _texts(trace: TileTrace, values: dict[str, float]) -> dict[str, str]:
-    """Write the numbers of a row, keyed by their names."""
+    """Format the numbers of a row, keyed by their names."""
     if not _figured(trace):
         return {}
     return {name: describe.short(value) for name, value in values.items()}
@@ -235,7 +235,7 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
 
 
 def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
-    """Return the bytes of a visit as text, and relative to a run with a single tile."""
+    """Return the memory of a visit as text, and relative to a run with a single tile."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
@@ -255,7 +255,7 @@ def largest(values: Matrix) -> float:
 
 
 def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
-    """Write the first elements of each row as digits. ``most`` becomes the highest digit."""
+    """Encode the first elements of each row as digits. ``most`` maps to the highest digit."""
     most = largest(values) if most is None else most
     return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
 

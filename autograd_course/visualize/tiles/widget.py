@@ -1,4 +1,4 @@
-"""The live picture of tiled attention, with controls to step, play, drag, and select a run."""
+"""The live picture of tiled attention, with controls to step, play, drag and select a run."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def attention_tiles(
         v: The values, with shape ``(M, F)``.
         block: The number of queries and the number of keys in a tile.
         causal: Whether a query attends only to keys up to its own position.
-        mask: A boolean tensor with shape ``(N, M)``, which is False for masked pairs.
+        mask: A boolean tensor with shape ``(N, M)`` that is False for masked pairs.
 
     Returns:
         A widget for display in a notebook.

@@ -1,4 +1,4 @@
-"""Write all text of a vote, for the page and for readers without a kernel."""
+"""Write the text of a vote, for the page and for readers without a kernel."""
 
 from collections.abc import Mapping
 from textwrap import fill
@@ -41,14 +41,14 @@ def page(vote: Vote) -> dict[str, Any]:
 
 
 def saved(chosen: str, note: str) -> str:
-    """Say that the vote is saved, and what to do next. A ``note`` says why saving failed."""
+    """Confirm the vote, and say what to do next. ``note`` is not empty if saving failed."""
     if not chosen:
         return ""
     return f"You voted for {chosen}{'' if note else ', and your vote is saved'}: run the next cell."
 
 
 def verdict(vote: Vote, chosen: str) -> str:
-    """Say whether a vote is right, and whether the belief is true."""
+    """Return whether a vote is right and whether the belief is true, as text."""
     judged = {True: "✓ Your vote is right. ", False: "✗ Your vote is not right. "}
     belief = f"The belief is {'true' if vote.holds else 'false'}."
     return (judged[vote.is_right(chosen)] if chosen else "") + belief

@@ -51,7 +51,7 @@ class VoteView(Saved):
         self.observe(self._keep, "chosen")
 
     def answer(self, letter: str) -> Said:
-        """Vote from code for the option ``letter``, such as ``"a"``.
+        """Vote for the option ``letter``, such as ``"a"``, from code.
 
         Raises :class:`TraceError` if the vote does not have this option.
         """
@@ -65,7 +65,7 @@ class VoteView(Saved):
         return Said(self.kept["said"])
 
     def explain(self) -> Said:
-        """Return text that says which option is right, and why."""
+        """Return text that names the right option and explains why it is right."""
         return Said(answer(self._vote, self.kept["chosen"]))
 
     @traitlets.validate("chosen")
