@@ -411,21 +411,13 @@ def has_error(findings: Findings) -> bool:
 def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Findings:
     """Combine the findings from several inputs into one list.
 
-    The first verdict is about the caller's example. If its first error is not about gradient
-    values, return only the example's findings.
+    The first verdict is about the caller's example. If its first error is about a Function inside a
+    callable, or is not about gradient values, return only the example's findings.
 
-<<<<<<< HEAD
-    Random inputs reveal more wrong values than an example does. But if the example shows the same
-    error, the report shows an element of the example, because the caller knows the example. The
-    report includes other kinds of errors, and errors of the Functions inside a callable, only for
-    the example. If different inputs lead to different names for the error, the report uses the most
-    frequent name. The inputs of a second run (``again``) also count.
-=======
     Random inputs reveal more wrong values than an example does. However, if the example shows the
     same error, the report shows an element of the example, because the caller knows it. If the name
     of the error depends on the input, the report uses the most frequent name. The inputs of a
     second run (``again``) also count.
->>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -636,14 +628,9 @@ def combine_findings(
 ) -> Findings:
     """Combine the findings about a callable with the findings about the Functions inside it.
 
-<<<<<<< HEAD
-    Errors of the callable can explain findings about the Functions, and vice versa. If both have
-    errors, keep the inner Function's error, because its name is more specific. A wrong derivative
-    of an inner Function explains all wrong gradients of the callable.
-=======
     Errors in the callable can explain findings about the Functions, and vice versa. If both have
-    errors, keep the inner Function's error, because it is more specific.
->>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
+    errors, keep the inner Function's error, because it is more specific. A wrong derivative of an
+    inner Function explains all wrong gradients of the callable.
     """
     derivatives = {*families} - {*FAMILIES_ASKED_INSIDE}
     if any(RULES[f.rule].family in derivatives for f in _errors_of(inside)):
@@ -747,14 +734,9 @@ class Case:
         Each finding contains the Function's name.
 
         If the callable's gradients are correct, the Functions inside it are correct for the
-<<<<<<< HEAD
-        gradients that they receive. Finite differences of these Functions would find no mistake and
-        can be expensive, for example for a solver. This is not true if the callable itself runs a
-        backward pass.
-=======
         gradients that they receive. Finite differences of these Functions would not find a mistake
-        and can be expensive, for example for a solver.
->>>>>>> 71471f98 (Reword docstrings and comments of the doctor's top-level modules, its program runner, and the classroom)
+        and can be expensive, for example for a solver. This is not true if the callable itself runs
+        a backward pass.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around

@@ -60,7 +60,7 @@ class _FirstCalls(_Watcher):
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Keep copies of the arguments. Leave out the Functions that PyTorch makes for operators."""
+        """Keep copies of the arguments, unless PyTorch made the Function for an operator."""
         if function in self.found or function.__module__ == "torch._library.autograd":
             return
         if not kwargs and _gets_gradient(args):
