@@ -17,7 +17,8 @@ from autograd_doctor._probes import ALWAYS, PROBES, Level
 from autograd_doctor._reference import SHORT, in_16_bits
 from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
-from autograd_doctor.evidence import RANDOM, Evidence, Failure
+from autograd_doctor.evidence import RANDOM, REFUSED, Evidence, Failure
+from autograd_doctor.formatting import number
 
 # If the user declares one of these rules, the expected gradient differs from the usual one and is
 # unknown.
@@ -114,6 +115,14 @@ def without_cpu(evidence: Evidence) -> Iterator[str]:
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
             "your Function does not run on the CPU"
         )
+
+
+def without_some_calls(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each kind of call that raises an error or takes too long."""
+    if any(it.kind == REFUSED for it in evidence.variants.comparisons):
+        yield "no empty batch, because `forward` raises an error for it"
+    if (largest := evidence.variants.unfinished) is not None:
+        yield f"no numbers as large as {number(largest)}, because a pass then takes more than 1 s"
 
 
 def without_half(args: Sequence[Any]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from autograd_doctor._coverage import (
     unexamined,
     without_cpu,
     without_half,
+    without_some_calls,
     without_time,
 )
 from autograd_doctor._declaration import declaration_of
@@ -203,6 +204,7 @@ def diagnose(
             *avoided_kinks(evidence[0]),
             *without_time(evidence[0]),
             *without_cpu(evidence[0]),
+            *without_some_calls(evidence[0]),
             *without_half(args),
             *(() if sampler else blind_spots(evidence)),
         )

@@ -18,6 +18,7 @@ LARGE_FACTOR = 1000.0  # large enough to trigger clipping that smaller cotangent
 BackwardInside = Literal["", "once", "with create_graph"]
 
 PLAIN_AUTOGRAD = "plain autograd"  # the kind of a comparison with a call without the Function
+REFUSED = "refused"  # the kind of a comparison with a call that ``forward`` may well refuse
 DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
 
@@ -532,6 +533,7 @@ class Memory:
 class Variants:
     """The results of the same call under other conditions.
 
+    If calls with other numbers took too long, ``unfinished`` is the magnitude of their inputs.
     ``dtypes`` holds the variants in other dtypes and on other devices. ``interleaved`` repeats the
     backward pass for ``RANDOM``, with another forward pass between forward and backward.
     """
@@ -541,6 +543,7 @@ class Variants:
     extremes: tuple[Extreme, ...] = ()
     float32_steps: Float32Steps | None = None
     fake_call: FakeCall | None = None
+    unfinished: float | None = None
     interleaved: VjpResult | None = None
 
 

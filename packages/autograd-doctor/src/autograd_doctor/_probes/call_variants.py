@@ -28,7 +28,7 @@ from autograd_doctor._probes.comparison import (
     jittered,
     plain_call,
 )
-from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
+from autograd_doctor.evidence import DIM_NAMES, REFUSED, Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
@@ -462,6 +462,8 @@ def _emptied(
 ) -> Iterator[Comparison]:
     """If ``forward`` accepts an empty batch, check its gradients."""
     actual = _piece(session, plain, sliced, slice(0, 0))
+    if actual.stage == "forward":
+        yield Comparison(REFUSED, "for an empty batch", failure=actual.failure, stage="forward")
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
     grads = zip(session.wanted, plain.done.grads, strict=True)

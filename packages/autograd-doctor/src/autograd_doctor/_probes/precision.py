@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +55,8 @@ class Precisions:
     """
 
     session: Session
+    unfinished: list[float] = field(default_factory=list)
+    """The largest number in the inputs of each call that took too long."""
 
     def single(self, inputs: Inputs) -> Values | None:
         """Return the outputs and gradients in float32."""
@@ -142,9 +144,8 @@ class Precisions:
         try:
             with passes_within(PATIENCE):
                 done = both_ways(session, cotangents, move, inputs=inputs)
-        except (
-            CannotDiagnoseError
-        ):  # a solver may never finish for these numbers, so there is no verdict
+        except CannotDiagnoseError:  # a solver may never finish for these numbers
+            self.unfinished.append(max(size(inputs[i]) for i in self.session.wanted))
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
@@ -400,7 +401,10 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
     near = list(neighborhood(call, evidence, example))
     masked = [found for i in session.wanted for found in _masked(call, evidence, example, i)]
     worst_first = sorted([*far, *near], key=lambda found: not found.is_example)
-    return replace(evidence, variants=replace(evidence.variants, extremes=(*worst_first, *masked)))
+    found = (*worst_first, *masked)
+    unfinished = min(call.unfinished, default=None)
+    variants = replace(evidence.variants, extremes=found, unfinished=unfinished)
+    return replace(evidence, variants=variants)
 
 
 def _ladder(
