@@ -180,7 +180,7 @@ def reset(
     exercises: Exercises = None,
     progress: Annotated[
         bool,
-        typer.Option("--progress", help="Also delete your results and the record of used hints."),
+        typer.Option("--progress", help="Also delete your results and the list of used hints."),
     ] = False,
 ) -> None:
     """Restore the original exercises of a lesson, and keep a copy of your version.
@@ -227,6 +227,4 @@ def _forget(wanted: Target, progress: bool) -> None:
 
     ids = [exercise.id for exercise in exercises_of(wanted.lesson)]
     notes = {forget(each).note for each in wanted.only or ids}
-    typer.echo(
-        "; ".join(filter(None, notes)) or "Deleted the results and the record of used hints."
-    )
+    typer.echo("; ".join(filter(None, notes)) or "Deleted the results and the list of used hints.")

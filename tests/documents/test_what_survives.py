@@ -110,3 +110,12 @@ def test_a_vmap_rule_works_in_eager_mode() -> None:
     x, weight = surviving.X, torch.eye(3)
 
     assert torch.equal(surviving.mapped(surviving.Batched.apply)(x, weight), x)
+
+
+def test_a_compiled_model_goes_into_ddp_and_not_the_other_way_round() -> None:
+    model = torch.nn.Linear(3, 3)
+    wrapped = torch.nn.parallel.DistributedDataParallel(model)
+    torch._dynamo.reset()
+
+    with quiet(), pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(wrapped, backend="aot_eager", fullgraph=True)(surviving.X)

@@ -362,6 +362,15 @@ def row(name: str) -> str:
 SEEN: list[Any] = []
 
 
+class Counter(Function):
+    calls = 0
+
+
+def with_counter(x: Tensor) -> Tensor:
+    Counter.calls += 1
+    return 2 * x
+
+
 def halved_until_small(x: Tensor) -> Tensor:
     while x.abs().max() > 1:
         x = x / 2
@@ -403,6 +412,7 @@ CODE: Mapping[str, Callable[[Tensor], Tensor]] = {
     "a selection by values, returned": lambda x: x[x > 0],
     "a conversion to NumPy": lambda x: torch.from_numpy(2 * x.numpy()),
     "a cache in a global variable": with_cache,
+    "a counter on a Function": with_counter,
 }
 INSTEAD: Mapping[str, Callable[[Tensor], Tensor]] = {
     "keep the tensor": lambda x: x * x.sum(),

@@ -422,3 +422,34 @@ def test_a_mask_or_an_index_that_hides_mistakes_is_mentioned(
 
     assert diagnosis.ok
     assert [it.partition(",")[0] for it in diagnosis.limits if " only " in it] == said
+
+
+# --------------------------------------------------------------------------------------------------
+# What diagnose tried, but forward refuses or does not finish.
+# --------------------------------------------------------------------------------------------------
+
+
+def refuses_nothing(x: Tensor) -> Tensor:
+    if not len(x):
+        raise ValueError("no rows")
+    return x.square()
+
+
+def never_ends_for_large_numbers(x: Tensor) -> Tensor:
+    while x.abs().max() > 50:
+        x = x + 0
+    return x.square()
+
+
+@pytest.mark.parametrize(
+    ("forward", "says"),
+    [
+        (refuses_nothing, "no empty batch, because `forward` raises an error for it"),
+        (never_ends_for_large_numbers, "because a pass then takes more than 1 s"),
+    ],
+)
+def test_a_call_that_forward_refuses_is_not_among_the_examined_ones(forward, says) -> None:
+    diagnosis = diagnose(saving(forward, lambda x, g: 2 * x * g), X)
+
+    assert diagnosis.ok
+    assert any(says in limit for limit in diagnosis.limits)

@@ -68,6 +68,7 @@ _OF_PROBES = {
     "forward_mode": "`jvp`",
     "reverse_over_forward": "`jvp`",
     "vmapped": "`vmap`",
+    "fake_implementation": "fake implementations",
     "wasted_gradients": "memory",
     "kept": "memory",
     "autocast": "autocast",

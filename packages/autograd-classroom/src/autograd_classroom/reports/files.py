@@ -78,8 +78,7 @@ class ReportsError(CourseError):
 def prepare(folder: Path) -> None:
     """Create the folder for the reports if it does not exist.
 
-    Raises ReportsError if the folder contains a file that has the name of a report but that this
-    module did not write.
+    Raises ReportsError if a report would replace a file that this module did not write.
     """
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():

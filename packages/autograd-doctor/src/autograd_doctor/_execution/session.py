@@ -156,6 +156,8 @@ def _numbered(names: list[str], count: int) -> tuple[str, ...]:
 
 
 def _describe(thing: Any) -> str:
+    if isinstance(thing, type) and issubclass(thing, torch.nn.Module):
+        return f"the class {thing.__name__}: pass an instance, such as {thing.__name__}()"
     if isinstance(thing, type):
         return f"the class {thing.__name__}, which is not a Function"
     return (

@@ -97,8 +97,8 @@ def probe(
 
     ``intentional`` holds the rules that the subject breaks by design. If such a rule is about
     linearity, the cotangents come from a range in which ``backward`` is still linear. If
-    ``differences`` is false, compute no Jacobian. The rules then judge a gradient only if the
-    slopes of ``forward`` along random directions confirm it.
+    ``differences`` is false, do not compute the Jacobian. The rules then judge a gradient only if
+    the slopes of ``forward`` along random directions confirm it.
     """
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)

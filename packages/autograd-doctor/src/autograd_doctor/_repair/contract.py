@@ -1241,7 +1241,10 @@ def ask_every_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def copy_attribute(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that copy an attribute of ``ctx`` before use, or that store a list in it."""
+    """Yield fixes for an attribute of ``ctx`` that ``backward`` changes.
+
+    They copy the attribute before use, or store a list in it instead of an iterator.
+    """
     method, copied = definition["backward"], str(finding.evidence.get("copy", ""))
     saving = definition.saving
     name = str(finding.evidence.get("attribute", "")).removeprefix("ctx.")

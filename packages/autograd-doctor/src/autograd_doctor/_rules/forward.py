@@ -58,7 +58,7 @@ def missing_staticmethod(evidence: Evidence) -> Match | None:
     "non-tensor-saved",
     "contract",
     "error",
-    "forward passes save_for_backward something that is not a tensor",
+    "save_for_backward gets something that is not a tensor",
     hint="Pass only tensors (or None) to save_for_backward. Keep numbers, shapes and flags as "
     "attributes: `ctx.name = value`.",
     lesson="02_ctx_rules",

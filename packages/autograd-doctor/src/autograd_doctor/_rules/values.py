@@ -477,7 +477,7 @@ def flipped_sign(m: Mismatch) -> str | None:
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """Test whether ``backward`` swaps the last two dims or does not transpose the Jacobian."""
+    """Test whether the gradient has its last two dims swapped, or misses a transpose."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
@@ -843,7 +843,7 @@ HYPOTHESES = (
         "an input gets a gradient but should get none",
         extra_gradient,
         "Return None for an input that does not affect the output or that is treated as a "
-        "constant.",
+        "constant. If the input should affect the output, correct `forward` instead.",
         "01_template",
     ),
     Hypothesis(
