@@ -8,6 +8,7 @@ import inspect
 import io
 import logging
 import pickle
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -772,3 +773,46 @@ def test_the_sum_over_broadcast_dims_gets_a_shape_that_was_not_saved(
     first, second = (change.after[0].strip() for change in finding.repair.changes)
     assert first == f"ctx.bias_shape = {stored}"
     assert second == "return grad_output, grad_output.sum_to_size(ctx.bias_shape)"
+
+
+class SummedAlongCopies(Function):
+    """x·y. An edit of the condition of its loop never ends."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        def reduced(grad: Tensor, shape: torch.Size) -> Tensor:
+            while grad.dim() > len(shape):
+                grad = grad.sum(0)
+            for dim, size in enumerate(shape):
+                if size == 1:
+                    grad = grad.sum(dim, keepdim=False)
+            return grad
+
+        x, y = ctx.saved_tensors
+        return reduced(y * grad_output, x.shape), reduced(x * grad_output, y.shape)
+
+
+def test_an_edit_that_never_ends_does_not_use_up_the_time_of_the_others() -> None:
+    repair = diagnose(SummedAlongCopies, (torch.randn(3, 4), torch.randn(3, 1))).repair
+
+    assert repair is not None
+    assert [line.strip() for it in repair.changes for line in it.after] == [
+        "grad = grad.sum(dim, keepdim=True)"
+    ]
+
+
+def test_another_process_gives_no_answer_for_an_edit_that_never_ends() -> None:
+    inputs = (torch.randn(3, 4, requires_grad=True), torch.randn(3, 1, requires_grad=True))
+    source = textwrap.dedent(inspect.getsource(SummedAlongCopies.backward)).partition("\n")[2]
+    endless = {"backward": source.replace("grad.dim() > len(shape)", "True")}
+    question = Question(inputs, (0, 1), ((torch.randn(3, 4),),), ())
+
+    came = run_edits(SummedAlongCopies, [endless, {}], question)
+
+    assert came[0] is None
+    assert came[1] is not None

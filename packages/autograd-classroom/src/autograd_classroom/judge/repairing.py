@@ -31,8 +31,8 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict
 
-SHARE = 0.08  # share of the judging time that the search for repairs may take
-FIRST = 0.25  # seconds that a worker may spend before it has judged anything
+SHARE = 0.2  # share of the judging time that the search for repairs may take
+FIRST = 0.6  # seconds that a worker may spend before it has judged anything
 LEAST = 0.05  # minimum seconds for a worthwhile search
 LONGEST = 0.6  # maximum seconds per search; verification takes additional time
 

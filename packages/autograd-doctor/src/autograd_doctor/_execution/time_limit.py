@@ -12,9 +12,12 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # .listening: whether the signal handler is set; .stopwatches: one for each limit in force
 _running = threading.local()
@@ -59,6 +62,23 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
             yield True
     finally:
         _running.stopwatches = outer
+
+
+def in_time(seconds: float, act: Callable[[], T], otherwise: T) -> T:
+    """Call ``act``, and return its result, or ``otherwise`` if the call uses too much CPU time.
+
+    Outside the main thread, there is no limit, because starting a watchdog takes too long.
+    """
+    if not _has_signal():
+        return act()
+    applies = False
+    try:
+        with time_limit(seconds) as applies:
+            return act()
+    except TimeUp:
+        if not applies:
+            raise
+    return otherwise
 
 
 def _stopwatches() -> tuple[_Stopwatch, ...]:

@@ -20,9 +20,11 @@ from torch.autograd import Function
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.session import Run, Session, Subject
+from autograd_doctor._execution.time_limit import in_time
 from autograd_doctor._repair.contract import Saved
 from autograd_doctor._repair.edits import Edit, Scope, made_together
 from autograd_doctor._repair.runner import (
+    ENDLESS,
     Graph,
     Question,
     Returned,
@@ -167,24 +169,25 @@ def answers_to(
 ) -> list[list[Returned] | None]:
     """Compute the return value of an :data:`Ask`. This function runs in the other process."""
     graph: Graph | None = None
-    answers: list[list[Returned] | None] = []
-    for sources in edits:
+
+    def answer(sources: Sources) -> list[Returned] | None:
+        nonlocal graph
         function = _function(subject, sources)
         if function is None:
-            answers.append(None)
-            continue
+            return None
         if graph is None or any(name != "backward" for name in sources) or not question.sent:
             again = partial(_run, edited(subject, function), question, seed)
             run = attempt(again)
             if isinstance(run, Failure) or not question.sent:
-                answers.append(None if isinstance(run, Failure) else [run.returned])
-                continue
+                return None if isinstance(run, Failure) else [run.returned]
             has_graph = any(out.grad_fn is not None for out in run.tensors)
             graph = Graph(run, question.sent, again) if has_graph else None
-        answers.append(None if graph is None else [*graph.answers(function.backward)])
+        answers = None if graph is None else [*graph.answers(function.backward)]
         if any(name != "backward" for name in sources):
             graph = None  # the graph belongs to an edited forward
-    return answers
+        return answers
+
+    return [in_time(ENDLESS, partial(answer, sources), None) for sources in edits]
 
 
 def _run(subject: Subject, question: Question, seed: int) -> Run:

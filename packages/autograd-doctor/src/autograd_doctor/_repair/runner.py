@@ -17,6 +17,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.passes import handed_over, own_node
 from autograd_doctor._execution.session import Run, Session, Subject
+from autograd_doctor._execution.time_limit import in_time
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple
 from autograd_doctor._repair.contract import Saved
@@ -295,6 +296,11 @@ class Graph:
 
 
 ONLY = ("backward",)
+ENDLESS = 0.1  # CPU seconds for one edit; a changed condition can make a loop endless
+
+
+def _unless_endless(right: Callable[[], tuple[bool, ...]]) -> tuple[bool, ...]:
+    return in_time(ENDLESS, right, ())
 
 
 def _copy(grad: Tensor | None) -> Tensor | None:
@@ -388,9 +394,9 @@ class InProcess:
             elif all(method.name == "backward" or method.owners == ONLY for method, _ in fix):
                 if made := compiled(fix, self.methods):
                     (backward,) = made.values()
-                    yield fix, self._right_with(backward, wrong)
+                    yield fix, _unless_endless(partial(self._right_with, backward, wrong))
             elif function := with_fix(self._function, fix, self.methods):
-                yield fix, self._right_with_new_passes(function, wrong)
+                yield fix, _unless_endless(partial(self._right_with_new_passes, function, wrong))
 
     def gradients_if_saved(
         self, fixes: Iterable[Fix], saved: Saved, wrong: Sequence[int]
@@ -399,7 +405,7 @@ class InProcess:
         for fix in fixes if self._asked else ():
             if made := compiled(fix, self.methods):
                 (backward,) = made.values()
-                yield fix, self._right_with(backward, wrong, saved)
+                yield fix, _unless_endless(partial(self._right_with, backward, wrong, saved))
 
     def _right_with(
         self, backward: Any, wrong: Sequence[int], saved: Saved | None = None
