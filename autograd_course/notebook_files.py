@@ -44,10 +44,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook's cells in order, and one sentence for each problem with the file."""
+    """A notebook's cells in order, and one sentence for each problem with the file.
+
+    If ``is_whole`` is false, the file breaks off, and cells may be missing.
+    """
 
     cells: tuple[Cell, ...]
     problems: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 def clean(text: str) -> str:
@@ -80,7 +84,7 @@ def read(data: bytes) -> Notebook:
             "the file contains no code: save your work and hand in the file again"
         )
     cells = tuple(replace(c, source=clean(c.source)) for c in notebook.cells)
-    return Notebook(cells, problems + notebook.problems)
+    return replace(notebook, cells=cells, problems=problems + notebook.problems)
 
 
 def _parsed(text: str) -> Notebook:
@@ -109,7 +113,8 @@ def _salvaged(text: str, error: Exception) -> Notebook:
     broken = f"the notebook's JSON is broken at {where}"
     if not cells:
         raise UnreadableError(f"{broken} and no cell of it is whole: save it and hand it in again")
-    return Notebook(cells, (f"{broken}; {len(cells)} cells of it could be read",))
+    said = f"{broken}; {len(cells)} cells of it could be read"
+    return Notebook(cells, (said,), is_whole=False)
 
 
 def _saved_cells(saved: Any) -> Iterator[Any]:

@@ -396,6 +396,17 @@ def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Grad
     assert "3 students handed in late" in "".join(class_page(book))
 
 
+def test_a_page_says_once_how_late_it_was_and_names_the_student_as_the_roster_does(
+    book: Gradebook,
+) -> None:
+    book.set(Settings(deadlines=DUE))
+    page = "".join(feedback(book, "bob_4711", "Bob Roe"))
+
+    assert page.count("Handed in 2 days late.") == 1
+    assert "Feedback for <bdi>Bob Roe</bdi>" in page
+    assert "bob_4711" not in page
+
+
 def test_the_time_is_that_of_the_file_and_stays_when_it_is_downloaded_again(tmp_path: Path) -> None:
     root = tmp_path / "homework"
     root.mkdir()

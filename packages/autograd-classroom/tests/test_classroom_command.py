@@ -255,3 +255,12 @@ def test_the_grader_s_own_failures_end_with_1_and_have_a_column(
     assert [c.header for c in console.summary([tally]).columns][-2:] == [
         "grader failed", "most frequent",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ties", "said"), [(0, "constant-factor (2)"), (2, "constant-factor and 2 more (2 each)")]
+)
+def test_equally_frequent_rules_are_counted(ties: int, said: str) -> None:
+    tally = Tally("square", "Square", {"wrong": 6}, "constant-factor", 2, ties)
+
+    assert [*console.summary([tally]).columns[-1].cells] == [said]

@@ -134,7 +134,7 @@ def test_the_rule_of_a_settled_answer_is_still_counted(path: Path) -> None:
         tally = next(tally for tally in book.tallies() if tally.exercise == SQUARE)
         rule = book.score_of("ann", SQUARE).rule
 
-    assert (tally.rule, tally.rule_count) == (rule, 2)
+    assert (tally.rule, tally.rule_count, tally.rule_ties) == (rule, 2, 0)
     assert tally.counts == {"settled": 1, "wrong": 1}
 
 

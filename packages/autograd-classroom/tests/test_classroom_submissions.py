@@ -272,6 +272,26 @@ def test_links_pipes_and_unreadable_files_are_named(tmp_path: Path) -> None:
     assert "regular" in said["ann/pipe.ipynb"]
 
 
+@pytest.mark.parametrize("keeps", ["an answer", "no answer"])
+def test_what_a_damaged_notebook_may_have_lost_gets_no_points_instead_of_0(
+    keeps: str, tmp_path: Path
+) -> None:
+    cells = [cell(IMPORTS), cell(SQUARE, "square")] if keeps == "an answer" else [cell(IMPORTS)]
+    damaged = notebook(*cells, cell("x = 1"))[:-40]
+    root = laid_out(tmp_path, {"ann/01_template.ipynb": damaged})
+    wanted = [it for it in CATALOGUE.values() if it.lesson == "01_template"]
+
+    with Gradebook(tmp_path / "book.sqlite") as book:
+        book.begin(wanted, "")
+        came = hand_in.hand_in(book, root, wanted)
+        kept = [score.exercise for score in book.scores("ann")]
+        said = [problem.message for problem in book.problems()]
+
+    assert kept == (["square"] if keeps == "an answer" else [])
+    assert (came.notebooks, came.rejected) == ((1, 0) if keeps == "an answer" else (0, 1))
+    assert "JSON is broken" in said[0]
+
+
 def test_too_much_is_named_and_not_read(tmp_path: Path) -> None:
     limits = Limits(files=3, entries=50, depth=2, file=1000, total=2000)
     many = laid_out(tmp_path / "many", {f"{i}.py": b"x" for i in range(10)})

@@ -227,7 +227,10 @@ def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
 
     The table has a row for each exercise in ``only``, or for all exercises if ``only`` is empty.
     """
-    for line in console.remarks(book.problems()):
+    problems = book.problems()
+    if problems:
+        console.say(f"{some(len(problems), 'remark')} on files:")
+    for line in console.remarks(problems):
         console.say(f"  {line}")
     console.say()
     named = {exercise.id for exercise in only}

@@ -57,6 +57,8 @@ def summary(tallies: Iterable[Tally]) -> Table:
 
 
 def _frequent(tally: Tally) -> str:
+    if tally.rule_ties:
+        return f"{tally.rule} and {tally.rule_ties} more ({tally.rule_count} each)"
     return f"{tally.rule} ({tally.rule_count})" if tally.rule else ""
 
 

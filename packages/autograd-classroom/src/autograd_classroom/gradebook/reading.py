@@ -276,8 +276,9 @@ def _tally(rows: list[sqlite3.Row]) -> Tally:
         if row["status"] in ("wrong", "settled") and row["rule"]:
             broken[row["rule"]] += row["answers"]
     rule, most = min(broken.items(), key=lambda it: (-it[1], it[0]), default=("", 0))
+    ties = sum(count == most for count in broken.values()) - bool(broken)
     first = rows[0]
-    return Tally(first["exercise"], first["title"], counts, rule, most, first["possible"])
+    return Tally(first["exercise"], first["title"], counts, rule, most, ties, first["possible"])
 
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:

@@ -140,6 +140,7 @@ class Tally:
     counts: Mapping[str, int]
     rule: str = ""
     rule_count: int = 0
+    rule_ties: int = 0  # other rules that as many answers break
     possible: float = 0.0
 
 

@@ -72,9 +72,18 @@ def _read(
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
-    """Return the notebook's answers to the requested exercises in its lesson."""
+    """Return the notebook's answers to the requested exercises in its lesson.
+
+    If the file is damaged, a missing answer may have been lost. Such an answer gets no points
+    instead of 0 points.
+    """
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
+    student, source = submission.student, submission.source
     try:
-        return extract(submission.notebook, submission.student, of_lesson)
+        answers = extract(submission.notebook, student, of_lesson)
     except Exception as error:
-        return unread(submission.student, submission.source, error)
+        return unread(student, source, error)
+    if not of_lesson or submission.notebook.is_whole:
+        return answers
+    found = tuple(answer for answer in answers if answer.found)
+    return found or Rejected(student, source, "; ".join(submission.problems))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.reports.document import json_pieces
 from autograd_classroom.reports.gradescope import gradescope_results
 from autograd_classroom.reports.junit import junit_pieces
@@ -42,8 +43,10 @@ def _gradescope(book: Gradebook) -> Files:
 
 def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
+    people = book.people()
     for student in book.students():
-        yield f"feedback/{feedback_name(student)}", feedback(book, student)
+        name = people.get(student, Person(student)).label
+        yield f"feedback/{feedback_name(student)}", feedback(book, student, name)
     yield "feedback.zip", [feedback_zip(book)]
 
 

@@ -105,13 +105,14 @@ def feedback_zip(book: Gradebook) -> bytes:
     and the file number (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
-    tops = dict(_tops(book))
+    tops, people = dict(_tops(book)), book.people()
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         for student in book.students():
             entry = zipfile.ZipInfo(_place(student, tops.get(student, "")), _LONG_AGO)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, "".join(feedback(book, student)))
+            name = people.get(student, Person(student)).label
+            archive.writestr(entry, "".join(feedback(book, student, name)))
     return whole.getvalue()
 
 

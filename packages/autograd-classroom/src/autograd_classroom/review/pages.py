@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.pages.code import highlighted
 from autograd_classroom.reports.pages.feedback import MARKS, part
@@ -57,7 +58,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
     page = rendered(
         "review.html",
         reviewing=True,
-        student=cell[0],
+        name=book.people().get(cell[0], Person(cell[0])).label,
         score=score,
         part=part(book, score),
         repair=(score.evidence.get(REPAIR) or {}).get("summary", ""),

@@ -69,12 +69,14 @@ class Part:
         return self.score.outcome.replace(" ", "-")
 
 
-def feedback(book: Gradebook, student: str) -> Iterator[str]:
-    """Yield one student's page in pieces."""
+def feedback(book: Gradebook, student: str, name: str = "") -> Iterator[str]:
+    """Yield one student's page in pieces. ``name`` is the name on the roster."""
     scores = book.scores(student)
+    late = {score.late for score in scores if score.status != "not attempted"}
     return rendered(
         "feedback.html",
-        student=student,
+        name=name or student,
+        late=late.pop() if len(late) == 1 else 0,  # otherwise, each answer says how late it is
         points=total_points(scores),
         possible=sum(score.possible for score in scores),
         complete=all(score.is_counted for score in scores),

@@ -93,7 +93,7 @@ class Overview:
 
     def distribution(self) -> list[tuple[str, int]]:
         """Return (range of points in percent, number of students) pairs, lowest range first."""
-        counts = Counter(self._bin(row.points) for row in self.rows)
+        counts = Counter(self._bin(row.points) for row in self.rows if row.scores)
         width = 100 // BINS
         return [(f"{n * width}–{(n + 1) * width}", counts[n]) for n in range(BINS)]
 
