@@ -59,4 +59,5 @@ html_theme_options = {
     "show_toc_level": 2,
     "footer_content_items": [],
     "navbar_persistent": [],  # the sidebar already has a search field
+    "back_to_top_button": False,  # it would cover the buttons of widgets
 }

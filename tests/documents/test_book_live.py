@@ -22,7 +22,7 @@ from shown_widgets import SHOWN, built
 from autograd_course.quizzes import load
 from autograd_course.visualize import ste_lab
 from tools.book.answers import answers, spread
-from tools.book.light import lighten, used_rules
+from tools.book.light import labeled, lighten, used_rules
 from tools.book.live import LivePage, changes, record, recorded, scripts
 from tools.book.recording import kind, state
 
@@ -341,3 +341,21 @@ def test_the_search_page_runs_its_scripts_in_the_order_of_the_page(tmp_path: Pat
 
     found = re.findall(r'<script (\w+) src="([^"]*)"', (tmp_path / "search.html").read_text())
     assert found == [("defer", script) for script in scripts]
+
+
+def test_without_javascript_a_page_has_a_theme(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text('<html lang="en"><body></body></html>')
+
+    lighten(tmp_path)
+
+    assert (tmp_path / "page.html").read_text().startswith('<html data-theme="light" lang="en">')
+
+
+def test_each_cell_of_a_table_knows_the_name_of_its_column() -> None:
+    head = "<thead><tr><th><p>Rule</p></th><th></th></tr></thead>"
+    body = "<tr><td>a</td><td>b</td></tr><tr><td>c</td></tr>"
+
+    assert labeled(f'<table class="table">{head}{body}</table>') == (
+        f'<table class="table">{head}<tr><td data-label="Rule">a</td><td data-label="">b</td></tr>'
+        '<tr><td data-label="Rule">c</td></tr></table>'
+    )

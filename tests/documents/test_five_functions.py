@@ -52,4 +52,5 @@ def test_in_the_book_the_vote_and_the_flow_are_live() -> None:
     assert "<!--" not in page
     assert page.count('class="live"') == 2
     assert page.index('data-live="vote"') < page.index('data-live="flow"')
+    assert '<noscript><img src="data:image/png;base64,' in page
     assert set(live.files) == {"five_functions-1.js", "five_functions-2.js"}

@@ -1,4 +1,4 @@
-"""Make a built site smaller for readers with slow connections: remove all unneeded parts.
+"""Adapt a built site to slow connections and narrow screens.
 
 With the theme, each page loads thousands of icons, a search index that only one page uses, and
 style rules for elements that no page contains. A script in a page's ``<head>`` delays the first
@@ -21,6 +21,10 @@ _AT_ONCE = "documentation_options.js"  # other scripts use it while the page is 
 _PICTURE = re.compile(
     r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>'
 )
+_TABLE = re.compile(r'<table class="[^"]*\btable\b.*?</table>', re.DOTALL)
+_HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
 _CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
 _ARGUMENTS = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 _NESTING = ("@media", "@supports", "@layer", "@container")
@@ -62,7 +66,24 @@ def _lighter(text: str, page: Path) -> str:
         how = next(pictures, 'loading="lazy"')
         return f"<img {match['rest']}{_size(page, match)} {how}{match['end']}>"
 
-    return _PICTURE.sub(picture, _SCRIPT.sub(script, text))
+    lighter = _PICTURE.sub(picture, _SCRIPT.sub(script, text))
+    # Without JavaScript, nothing selects a theme, and the page shows parts of both.
+    lighter = lighter.replace("<html ", '<html data-theme="light" ', 1)
+    return _TABLE.sub(lambda table: labeled(table[0]), lighter)
+
+
+def labeled(table: str) -> str:
+    """Return a table whose cells contain the names of their columns as an attribute.
+
+    On a narrow screen, the style sheet shows the cells of a row below each other, with these names.
+    """
+    names = [_TAG.sub("", name).strip() for name in _HEAD.findall(table)]
+
+    def row(match: re.Match[str]) -> str:
+        left = iter(names)
+        return re.sub(r"<td\b", lambda _: f'<td data-label="{next(left, "")}"', match[0])
+
+    return _ROW.sub(row, table)
 
 
 def _size(page: Path, match: re.Match[str]) -> str:

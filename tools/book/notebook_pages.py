@@ -111,4 +111,11 @@ def _headed(text: str, place: str, places: Places) -> str:
     for other, words in (("notebooks", "The lesson"), ("exercises", "The exercises")):
         if f"{other}/{stem}" in places.files and not place.startswith(other):
             links.append(f"[{words}](../{other}/{stem})")
-    return f"{title}\n\n:::{{div}} page-links\n{' '.join(links)}\n:::\n{rest}"
+    parts = (f":::{{div}} page-links\n{' '.join(links)}\n:::", READ_HERE)
+    return "\n\n".join((title, *parts, rest))
+
+
+READ_HERE = """:::{div} read-here
+Widgets and questions work on this page, but the code does not run. To run it, open this page in
+Colab or in JupyterLab.
+:::"""

@@ -49,7 +49,9 @@ def enlivened(text: str, live: LivePage) -> str:
         return f"{live.ballot(VOTES[name])}\n\n::::{{div}} questions\n{questions}\n::::"
 
     def widget(name: str) -> str:
-        return live.widget(shown(names[name]))
+        picture = names[name]._repr_mimebundle_()[0]["image/png"]
+        still = f'<img src="data:image/png;base64,{picture}" alt="The last step. In words: below.">'
+        return f"{live.widget(shown(names[name]))}\n<noscript>{still}</noscript>"
 
     elements: dict[str, Callable[[str], str]] = {"vote": vote, "widget": widget}
     return _MARK.sub(lambda mark: elements[mark["kind"]](mark["name"]), text)

@@ -16,7 +16,10 @@ _ONE_OF_FIVE = Vote(
         Option(f"`{name}`", right=name == "Relu", explanation="")
         for name in ("Reciprocal", "Scale", "Relu", "Center", "LogSumExp")
     ),
-    explanation="`gradcheck` accepts all five. `Relu` writes into `grad_output`, and another "
-    "branch of the graph may use the same tensor. The next section shows what happens then.",
+    explanation="`Relu` is wrong, although `gradcheck` accepts all five. It writes into "
+    "`grad_output`, and another branch of the graph may use the same tensor. The next section "
+    "shows what happens then. `Reciprocal` returns −y², which is the derivative of 1 / x. `Scale` "
+    "returns None for the number. `Center` subtracts the mean again, because its Jacobian is "
+    "symmetric. The gradient of `LogSumExp` is the softmax, exp(x − y).",
 )
 VOTES = MappingProxyType({vote.id: vote for vote in (_ONE_OF_FIVE,)})

@@ -65,6 +65,23 @@ function shownValue() {
   return make("output", { role: "none" });
 }
 
+/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+function fadeEdges(box) {
+  const mark = () => {
+    const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.dataset.more = [box.scrollLeft > 1 && "left", hidden > 1 && "right"].filter(Boolean).join(" ");
+  };
+  const sizes = new ResizeObserver(mark);
+  const watch = () => {
+    sizes.disconnect();
+    for (const part of [box, ...box.children]) sizes.observe(part);
+  };
+  new MutationObserver(watch).observe(box, { childList: true });
+  box.addEventListener("scroll", mark, { passive: true });
+  watch();
+  return box;
+}
+
 /** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
@@ -116,7 +133,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, fadeEdges, keepKeys, listen, Questions };
 })();
 
 // kit/player.js
@@ -295,7 +312,7 @@ return { initialize };
 // model.
 
 const {
-  button, clamp, draw, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+  button, clamp, draw, fadeEdges, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
 } = $kit_kit;
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
@@ -396,7 +413,7 @@ const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legib
 /** Which values and gradients are visible, pulses, zoom, and the roving focus. */
 class Drawing {
   constructor(onOpen) {
-    this.frame = make("div", { className: "agf-view" });
+    this.frame = fadeEdges(make("div", { className: "agf-view" }));
     this.onOpen = onOpen;
     this.scale = null; // null: chosen by the width
     this.observer = new ResizeObserver(() => this.fit());

@@ -65,6 +65,23 @@ function shownValue() {
   return make("output", { role: "none" });
 }
 
+/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+function fadeEdges(box) {
+  const mark = () => {
+    const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.dataset.more = [box.scrollLeft > 1 && "left", hidden > 1 && "right"].filter(Boolean).join(" ");
+  };
+  const sizes = new ResizeObserver(mark);
+  const watch = () => {
+    sizes.disconnect();
+    for (const part of [box, ...box.children]) sizes.observe(part);
+  };
+  new MutationObserver(watch).observe(box, { childList: true });
+  box.addEventListener("scroll", mark, { passive: true });
+  watch();
+  return box;
+}
+
 /** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
@@ -116,7 +133,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, fadeEdges, keepKeys, listen, Questions };
 })();
 
 // kit/saving.js

@@ -2,7 +2,7 @@
 // model.
 
 import {
-  button, clamp, draw, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+  button, clamp, draw, fadeEdges, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
 } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
@@ -103,7 +103,7 @@ const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legib
 /** Which values and gradients are visible, pulses, zoom, and the roving focus. */
 class Drawing {
   constructor(onOpen) {
-    this.frame = make("div", { className: "agf-view" });
+    this.frame = fadeEdges(make("div", { className: "agf-view" }));
     this.onOpen = onOpen;
     this.scale = null; // null: chosen by the width
     this.observer = new ResizeObserver(() => this.fit());

@@ -1,6 +1,6 @@
 // The memory timeline: the variants, the chart, a player, and what is saved at this moment.
 
-import { clamp, draw, keepKeys, leadTo, listen, make, shownValue, write } from "../kit/kit.js";
+import { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, shownValue, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
@@ -303,7 +303,7 @@ class MemoryTimeline {
     this.amount = make("strong", { className: "ac-memory-amount" });
     this.status = make("div", { className: "ac-status ac-memory-status", role: "status" },
       this.phase, this.sentence, this.amount);
-    this.stage = make("div", { className: "ac-memory-stage" }, this.chart.element);
+    this.stage = fadeEdges(make("div", { className: "ac-memory-stage" }, this.chart.element));
     this.legend = make("ul", { className: "ac-memory-legend", "aria-label": "Bands" });
     this.options = make("div", { className: "ac-memory-options" });
     this.root = make("div", { className: "ac ac-memory", role: "group" },

@@ -1,6 +1,6 @@
 // The attention tiles widget. Words and numbers are made in Python.
 
-import { clamp, draw, keepKeys, leadTo, listen, make, write } from "../kit/kit.js";
+import { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
@@ -132,7 +132,7 @@ class Row {
 class Matrix {
   constructor(onTile) {
     this.onTile = onTile;
-    this.element = make("div", { className: "ac-tiles-stage" });
+    this.element = fadeEdges(make("div", { className: "ac-tiles-stage" }));
     this.hatch = `ac-tiles-hatch-${Math.random().toString(36).slice(2)}`;
   }
 

@@ -755,6 +755,20 @@ def test_a_deep_graph_scrolls_to_where_the_story_is(deep: Page) -> None:
         expect(card(deep, there)).to_be_in_viewport(ratio=1)
 
 
+def test_a_side_with_more_of_the_picture_fades(page: Page) -> None:
+    page.set_viewport_size({"width": 360, "height": 800})
+    view = page.locator(".agf-view")
+
+    view.evaluate("view => view.scrollTo({left: 0, behavior: 'instant'})")
+    expect(view).to_have_attribute("data-more", "right")
+    view.evaluate("view => view.scrollTo({left: 40, behavior: 'instant'})")
+    expect(view).to_have_attribute("data-more", "left right")
+    view.evaluate("view => view.scrollTo({left: view.scrollWidth, behavior: 'instant'})")
+    expect(view).to_have_attribute("data-more", "left")
+    page.set_viewport_size({"width": 1280, "height": 800})
+    expect(view).to_have_attribute("data-more", "")
+
+
 def test_a_deep_graph_leaves_room_for_its_controls(deep: Page) -> None:
     expect(deep.get_by_role("button", name="Play (space)")).to_be_in_viewport()
     view = deep.locator(".agf-view")
