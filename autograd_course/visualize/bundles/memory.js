@@ -498,8 +498,8 @@ const LINES = { alive: "all tensors that the call creates", allocated: "the memo
 class Variants {
   constructor(onChoose) {
     this.onChoose = onChoose;
-    this.element = make("div", {
-      className: "ac-memory-compare", role: "radiogroup", "aria-label": "Variant" });
+    this.element = fadeEdges(make("div", {
+      className: "ac-memory-compare", role: "radiogroup", "aria-label": "Variant" }));
     this.group = `variant-${Math.random().toString(36).slice(2)}`;
   }
 

@@ -159,9 +159,9 @@ class Curves {
   }
 
   figure(title, sum, plot, keys) {
-    const legend = keys.flatMap(([look, text]) => [
+    const legend = keys.map(([look, text]) => make("span", {},
       draw("svg", { class: "ac-ste-sample", viewBox: "0 0 30 8", "aria-hidden": "true" },
-        draw("line", { class: look, x1: 1, x2: 29, y1: 4, y2: 4 })), make("span", { text })]);
+        draw("line", { class: look, x1: 1, x2: 29, y1: 4, y2: 4 })), make("span", { text })));
     return make("figure", { className: "ac-ste-figure" },
       make("figcaption", {}, make("b", { text: title }), make("span", { className: "ac-ste-legend" }, ...legend)),
       plot.element, sum);
