@@ -140,6 +140,17 @@ def test_a_declared_function_keeps_its_gradient_inside_a_callable() -> None:
     assert diagnose(penalty(Declared), X).ok
 
 
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [(torch.round, lambda x, g: g.clone()), (torch.clone, lambda x, g: -g)],
+    ids=["straight-through", "gradient reversal"],
+)
+def test_a_gradient_that_may_be_intended_is_not_blamed_inside_a_callable(forward, backward) -> None:
+    function = saving(lambda x: forward(x), backward)
+
+    assert diagnose(penalty(function, create_graph=False), 3 * X).ok
+
+
 def test_another_error_does_not_hide_a_second_derivative_that_is_required() -> None:
     rules = [f.rule for f in diagnose(OutputOnCtx, X, double_backward=True).findings]
 

@@ -761,7 +761,8 @@ class Case:
                 known = establish(evidence, None, None, seed)
                 by_design = self.surrogate is not None or declaration_of(call.function) is not None
                 for found in judge(known, self.intentional, skip_rules):
-                    if not by_design or RULES[found.rule].family in FAMILIES_ASKED_INSIDE:
+                    is_about_gradients = RULES[found.rule].family not in FAMILIES_ASKED_INSIDE
+                    if not (is_about_gradients and (by_design or _may_be_intended(found))):
                         yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
@@ -777,6 +778,27 @@ class Case:
         return tuple(
             None if not is_float(v) else real.to_complex() if v.is_complex() else real for v in args
         )
+
+
+# A gradient that breaks one of these rules, or has one of these kinds of evidence, may be intended.
+# The caller of a callable cannot declare this for a Function inside it.
+_INTENDED_RULES = (
+    "extra-gradient",
+    "flipped-sign",
+    "ignores-grad-output",
+    "nonlinear-in-grad-output",
+    "undeclared-surrogate",
+)
+_INTENDED_EVIDENCE = (
+    "acts_on_the_gradient_alone",
+    "held_fixed",
+    "passes_grad_output",
+    "stated_design",
+)
+
+
+def _may_be_intended(finding: Finding) -> bool:
+    return finding.rule in _INTENDED_RULES or any(key in finding.evidence for key in _INTENDED_EVIDENCE)
 
 
 def _named(found: Finding, function: str) -> Finding:
