@@ -798,7 +798,9 @@ _INTENDED_EVIDENCE = (
 
 
 def _may_be_intended(finding: Finding) -> bool:
-    return finding.rule in _INTENDED_RULES or any(key in finding.evidence for key in _INTENDED_EVIDENCE)
+    return finding.rule in _INTENDED_RULES or any(
+        key in finding.evidence for key in _INTENDED_EVIDENCE
+    )
 
 
 def _named(found: Finding, function: str) -> Finding:
