@@ -155,3 +155,10 @@ def test_another_error_does_not_hide_a_second_derivative_that_is_required() -> N
     rules = [f.rule for f in diagnose(OutputOnCtx, X, double_backward=True).findings]
 
     assert rules[:2] == ["tensor-on-ctx", "silent-double-backward"]
+
+
+def test_a_second_derivative_that_is_required_is_judged_at_the_function_inside() -> None:
+    finding = diagnose(lambda x: Detached.apply(2 * x), X, double_backward=True).findings[0]
+
+    assert (finding.rule, finding.severity) == ("silent-double-backward", "error")
+    assert finding.evidence["function"] == "Made"

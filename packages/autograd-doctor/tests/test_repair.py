@@ -816,3 +816,27 @@ def test_another_process_gives_no_answer_for_an_edit_that_never_ends() -> None:
 
     assert came[0] is None
     assert came[1] is not None
+
+
+class SummedOverEverything(Function):
+    """x + b; the gradient of b is a number."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(b)
+        return x - 2 * b
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        (b,) = ctx.saved_tensors
+        return grad_output * torch.ones_like(b), -2 * grad_output.sum()
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4)])
+def test_a_sum_over_everything_becomes_a_sum_to_the_shape(shape: tuple[int, ...]) -> None:
+    repair = diagnose(SummedOverEverything, (torch.randn(shape), torch.randn(4))).repair
+
+    assert repair is not None
+    assert [line.strip() for it in repair.changes for line in it.after] == [
+        "return grad_output * torch.ones_like(b), -2 * grad_output.sum_to_size(b.shape)"
+    ]

@@ -427,3 +427,24 @@ def test_a_solver_in_numpy_is_right_up_to_its_tolerance(
 
     assert diagnose(inverse(solve), (x, 0.5), repair=False).ok
     assert diagnose(inverse(solve, 1.1), (x, 0.5), repair=False).ok is False
+
+
+def test_elements_that_differ_in_their_signs_are_tied_too() -> None:
+    tied = torch.tensor([[1.0, -1.0, 0.5, 0.2], [2.0, 1.0, 0.3, -0.1]])
+    whole, part = (saving(lambda x: x.abs().amax(-1), it) for it in (unshared, shared))
+
+    finding = diagnose(whole, tied).findings[0]
+    assert finding.rule == "wrong-region"
+    assert "where elements have the same magnitude" in finding.message
+    assert diagnose(part, tied).ok
+
+
+def unshared(x: Tensor, g: Tensor) -> Tensor:
+    """Return the gradient of the largest magnitude, in full for each element that has it."""
+    return g[..., None] * (x.abs() == x.abs().amax(-1, keepdim=True)) * x.sign()
+
+
+def shared(x: Tensor, g: Tensor) -> Tensor:
+    """Return the gradient of the largest magnitude, shared by all elements that have it."""
+    largest = x.abs() == x.abs().amax(-1, keepdim=True)
+    return g[..., None] * largest * x.sign() / largest.sum(-1, keepdim=True)

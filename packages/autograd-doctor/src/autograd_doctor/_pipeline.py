@@ -610,17 +610,15 @@ def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
 
 
-def families_asked_inside(backward_inside: BackwardInside) -> tuple[str, ...]:
+def families_asked_inside(backward_inside: BackwardInside, *, twice: bool) -> tuple[str, ...]:
     """Return the families of rules that judge the Functions inside a callable.
 
     If the callable itself runs a backward pass, its result contains a gradient of the Function. A
     wrong gradient then makes the result wrong, and the callable's own gradients can still agree
-    with that result. With ``create_graph=True``, the same is true of second derivatives.
+    with that result. ``twice`` says whether second derivatives are required.
     """
-    if not backward_inside:
-        return FAMILIES_ASKED_INSIDE
-    second = ("order",) if backward_inside == "with create_graph" else ()
-    return (*FAMILIES_ASKED_INSIDE, *VALUE_FAMILIES, *second)
+    values = VALUE_FAMILIES if backward_inside else ()
+    return (*FAMILIES_ASKED_INSIDE, *values, *("order" for _ in [twice] if _))
 
 
 def combine_findings(
@@ -634,11 +632,8 @@ def combine_findings(
     """
     derivatives = {*families} - {*FAMILIES_ASKED_INSIDE}
     if any(RULES[f.rule].family in derivatives for f in _errors_of(inside)):
-        outside = tuple(
-            f
-            for f in outside
-            if RULES[f.rule].family not in VALUE_FAMILIES and f.rule != "backward-never-called"
-        )
+        explained = {"backward-never-called", *VALUE_FAMILIES, "order"}
+        outside = tuple(f for f in outside if not {f.rule, RULES[f.rule].family} & explained)
     asked = (f for f in inside if RULES[f.rule].family in families)
     new = tuple(f for f in asked if not _explained(f, outside))
     told = {finding.rule for finding in new}
@@ -709,9 +704,13 @@ class Case:
     def _extra_probes(self) -> tuple[Probe, ...]:
         return probes_for(self.level, self.double_backward)
 
+    def _needs_second_derivatives(self, backward_inside: BackwardInside) -> bool:
+        """Return whether the Functions inside a callable must have right second derivatives."""
+        return backward_inside == "with create_graph" or self.double_backward is True
+
     def _extra_probes_inside(self, backward_inside: BackwardInside) -> tuple[Probe, ...]:
-        second = True if backward_inside == "with create_graph" else None
-        usual = probes_for(self.level, second)
+        twice = self._needs_second_derivatives(backward_inside)
+        usual = probes_for(self.level, True if twice else None)
         return tuple(probe for probe in usual if probe not in ONLY_OF_A_CALLABLE)
 
     def judge(
@@ -723,7 +722,9 @@ class Case:
             backward_inside = evidence[0].forward.backward_inside
             differences = has_error(example) or bool(backward_inside)
             inside = tuple(self._inside(evidence[0], seed, skip_rules, differences=differences))
-            example = combine_findings(example, inside, families_asked_inside(backward_inside))
+            twice = self._needs_second_derivatives(backward_inside)
+            families = families_asked_inside(backward_inside, twice=twice)
+            example = combine_findings(example, inside, families)
         return [example, *others]
 
     def _inside(

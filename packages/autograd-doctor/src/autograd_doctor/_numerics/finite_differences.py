@@ -119,6 +119,15 @@ def with_ties(
         ]
         for number in torch.cat([tied[at_kinks], tied[~at_kinks]]).tolist()[:MOST_TIES]
     ]
+    # The largest magnitude of 1 and -1 is differentiable if both grow together.
+    sizes = numbers[(numbers > 0) & torch.isin(-numbers, numbers) & numbers.isfinite()]
+    directions += [
+        [
+            _where_as_large(_real(inputs[position]), found.index, number)
+            for position, found in zip(wanted, columns, strict=True)
+        ]
+        for number in sizes.tolist()[:MOST_TIES]
+    ]
     if not directions:
         return tuple(columns), None
     together = along(values, inputs, wanted, directions)
@@ -141,6 +150,14 @@ def _where_equal(real: Tensor, index: Tensor, number: float) -> Tensor:
     vector = torch.zeros_like(real)
     index = index.to(real.device)
     vector[index] = torch.where(real[index] == number, abs(number) or 1.0, 0.0).to(real)
+    return vector
+
+
+def _where_as_large(real: Tensor, index: Tensor, number: float) -> Tensor:
+    """Return a direction that scales the examined elements with this magnitude."""
+    vector = torch.zeros_like(real)
+    index = index.to(real.device)
+    vector[index] = torch.where(real[index].abs() == number, real[index], 0.0).to(real)
     return vector
 
 

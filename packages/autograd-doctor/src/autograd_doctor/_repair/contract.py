@@ -1083,6 +1083,37 @@ def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
         yield ((method, summed("sum(0)")),)
 
 
+def sum_to_shape(definition: Definition, finding: Finding) -> Iterator[Fix]:
+    """Yield fixes that replace a sum over all dims with a sum to the shape of an input.
+
+    Only if ``backward`` returns a number for an input with dims, such as a bias.
+    """
+    named, expected = str(finding.evidence.get("input", "")), finding.evidence.get("expected")
+    if finding.evidence.get("actual") != [] or not expected:
+        return
+    for method, place, value in _gradients(definition, finding):
+        names = sorted(_locals(method), key=lambda it: it != named)
+        for name in names[:4]:
+            new = ast.fix_missing_locations(_Summed(name).visit(copy.deepcopy(value)))
+            if ast.unparse(new) != ast.unparse(value):
+                yield ((method, _edit(place, new)),)
+
+
+class _Summed(ast.NodeTransformer):
+    """Replaces ``….sum()`` with ``….sum_to_size(name.shape)``."""
+
+    def __init__(self, name: str) -> None:
+        self._shape = parse(f"{name}.shape")
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Attribute(value, "sum"), [], []):
+                summed = ast.Attribute(self.visit(value), "sum_to_size", ast.Load())
+                return ast.Call(summed, [self._shape], [])
+            case _:
+                return self.generic_visit(node)
+
+
 def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
     """Yield fixes that compute each wasted gradient only if its input requires one."""
     backward, names = definition["backward"], definition.parameters
@@ -1289,6 +1320,7 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "gradient-dtype": (cast_gradient,),
     "gradient-device": (cast_gradient,),
     "unreduced-broadcast": (sum_gradient,),
+    "gradient-shape": (sum_to_shape,),
     "extra-gradient": (drop_gradient,),
     "wasted-gradient": (guard_gradient,),
     "once-differentiable-leak": (make_differentiable,),

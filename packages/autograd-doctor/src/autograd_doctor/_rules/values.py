@@ -419,18 +419,30 @@ def wrong_at_ties(evidence: Evidence) -> Match | None:
     for k in range(len(ties.smooth)):
         tied = [vectors[:, k].nonzero().reshape(-1) for vectors in ties.vectors]
         scale = max(float(vectors[:, k].max()) for vectors in ties.vectors)
-        gradients = _at(vjp.grads, tied)
+        signs = _at([vectors[:, k] for vectors in ties.vectors], tied).sign()
+        gradients = signs * _at(vjp.grads, tied)
         right, actual = float(expected[k]) / scale, float(gradients.sum())
         least = float(tolerance[k]) / scale + MORE_THAN_ROUNDING * size(gradients) + 1e-12
         if not ties.smooth[k] or not abs(actual - right) > least:  # also if one of them is nan
             continue
-        if declared is None or abs(float(_at(declared, tied).sum()) - actual) > least:
-            return _told_of_ties(evidence, tied, actual, right)
+        if declared is None or abs(float((signs * _at(declared, tied)).sum()) - actual) > least:
+            of_both_signs = bool((signs < 0).any())
+            return _told_of_ties(evidence, tied, actual, right, of_both_signs=of_both_signs)
     return None
 
 
-def _told_of_ties(evidence: Evidence, tied: Sequence[Tensor], actual: float, right: float) -> Match:
-    """Return a match for equal elements, given their flat positions in the wanted inputs."""
+def _told_of_ties(
+    evidence: Evidence,
+    tied: Sequence[Tensor],
+    actual: float,
+    right: float,
+    *,
+    of_both_signs: bool,
+) -> Match:
+    """Return a match for elements that are equal, or that differ only in their signs.
+
+    ``tied`` holds their flat positions in the wanted inputs.
+    """
     named = [
         (evidence.name(position), evidence.inputs[position], places)
         for position, places in zip(evidence.wanted, tied, strict=True)
@@ -442,17 +454,24 @@ def _told_of_ties(evidence: Evidence, tied: Sequence[Tensor], actual: float, rig
         for place in places[:2]
     ]
     _, value, places = named[0]
-    equal = f"{at[0]} = {at[-1]} = {number(plain(value.reshape(-1)[places[0]]))}"
+    numbers = value.reshape(-1)[places]
     names = [name for name, _, _ in named]
     several = len(names) > 1
+    if of_both_signs:
+        size_ = number(plain(numbers[0].abs()))
+        where = "have the same magnitude. If these elements grow together"
+        wrong = "the derivative in this direction is wrong"
+        seen = f"elements of magnitude {size_}, which all grow: the derivative is"
+    else:
+        where = "are equal. If these elements change together"
+        wrong = "the sum of their gradients is wrong"
+        seen = f"{at[0]} = {at[-1]} = {number(plain(numbers[0]))}: their gradients add up to"
     return Match(
         f"the gradient{'s' * several} of {listed(quoted(names))} {'are' if several else 'is'} "
-        "wrong where elements are equal. If these elements change together, `forward` is "
-        "differentiable, but the sum of their gradients is wrong.",
+        f"wrong where elements {where}, `forward` is differentiable, but {wrong}.",
         {
             "inputs": names,
-            "witness": f"{equal}: their gradients add up to {number(actual)}, "
-            f"should be {number(right)}",
+            "witness": f"{seen} {number(actual)}, should be {number(right)}",
             "line": return_line(evidence.contract.backward_source),
         },
         hint=SHARE,
