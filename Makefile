@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 lab: $(LAB)
 	@$(BIN)/autograd-course lab
 
-# With loadfile, the tests of a file and the cells of a notebook run in one process and in order.
+# With loadfile, the tests in a file and the cells in a notebook run in order and in one process.
 # The third process keeps two cores busy while the others wait for a browser or a kernel.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
@@ -178,7 +178,7 @@ $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml packages/autograd
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[lab,ship]'
 	@touch $@
 
-# The tests also need tools, and third-party packages on which they run diagnose.
+# The tests also need tools, and third-party packages whose Functions they pass to diagnose.
 $(INSTALLED): $(LAB)
 	@echo "Installing what the tests need into $(VENV)."
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor \
@@ -224,9 +224,9 @@ book-pins:
 	$(BOOK_ENV)/bin/python -m pip freeze >> $(BOOK_PINS)
 	@touch $(BOOK_ENV)/.installed
 
-# This uses a new environment, so that it does not pin packages that happen to be in $(VENV). torch
-# keeps its version, because the lessons teach its behavior. To change the version, first edit the
-# line of torch in constraints.txt. torch itself pins its GPU libraries. jsonschema 4.25 and later
+# This uses a new environment, so that it does not pin unrelated packages in $(VENV). torch keeps its
+# version, because the lessons teach its behavior. To change the version, first edit the torch line in
+# constraints.txt. GPU libraries are left out, because torch itself pins them. jsonschema 4.25 and later
 # versions load a grammar, which delays the start of each Jupyter process by seconds.
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins

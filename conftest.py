@@ -50,7 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
     config.stash[_SCRATCH] = scratch
     config.stash[_KERNELS] = WarmKernels()
-    gc.set_threshold(20_000, 20, 50)  # tracing creates much garbage, and the tests are many objects
+    # Tracing creates a lot of garbage, and the tests are many objects.
+    gc.set_threshold(20_000, 20, 50)
     os.environ |= notebook_environment(Path(scratch.name))
 
 
@@ -74,7 +75,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol() -> Iterator[None]:
-    """Restore the tracer of coverage, which Python drops after errors such as RecursionError."""
+    """Restore coverage's tracer, which Python drops after errors such as RecursionError."""
     before = sys.gettrace()
     result = yield
     if sys.gettrace() is not before:
@@ -111,7 +112,7 @@ UNTOUCHED = ("01_template", "04_debugging_clinic")
 BUILDS = ("14_external_code",)  # the outputs of these notebooks need a C++ compiler
 # These notebooks take as long as a slow test file.
 SLOW = ("12_compile_and_operators", "15_ship_it")
-ROWS = 3  # number of rows of each table in a quick run
+ROWS = 3  # number of rows per table in a quick run
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -139,10 +140,10 @@ def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the tests that need a process without compiled code, then run the slow files.
 
-    Of the first ones, those that compile code themselves are marked as slow, and come last.
-    If a slow file began late, its process would still be busy after the others have finished. This
-    hook runs last, so that a quick run chooses its rows from the tests that -m and -k select.
-    Workers take the files in this order if pytest-xdist does not reorder them.
+    Of the tests in the first group, those that compile code themselves come last. They are marked
+    as slow. If a slow file began late, its process would still be busy after the others have
+    finished. This hook runs last, so a quick run chooses its rows from the tests that -m and -k
+    select. Workers take the files in this order if pytest-xdist does not reorder them.
     """
     from autograd_course.external import compiler_missing  # imports PyTorch; only workers need it
 

@@ -11,7 +11,7 @@ from repository import ROOT
 
 @pytest.fixture(scope="session")
 def colab() -> None:
-    """Require the versions of Colab. In CI, they must be available."""
+    """Require an environment with Colab's versions. In CI, it must exist."""
     if not PYTHON.exists() and os.environ.get("CI"):
         pytest.fail("Colab's versions are missing: run `make thorough`, which installs them.")
     if not PYTHON.exists():

@@ -1,4 +1,4 @@
-"""The cheat sheet is made from the lessons' tagged cells. It can be printed and checked for age."""
+"""The cheat sheet is built from tagged cells. It can be printed, and a check finds an old PDF."""
 
 from __future__ import annotations
 

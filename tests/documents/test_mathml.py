@@ -1,4 +1,4 @@
-"""Formulas become MathML. docutils gets words that it knows, and the source stays readable.
+"""Formulas become MathML. docutils gets commands that it knows, and the source stays readable.
 
 docutils and Sphinx are installed only in the book's environment, so a stand-in replaces them here.
 """

@@ -1,4 +1,4 @@
-"""README's pictures are up to date with their script, and their content is true."""
+"""The pictures in README match their scripts, and their content is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command on a page calls something that exists, and with valid arguments."""
+"""Every command on a page calls something that exists, and passes valid arguments."""
 
 from __future__ import annotations
 

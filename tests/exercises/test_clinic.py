@@ -1,4 +1,4 @@
-"""The descriptions of broken Functions in lesson 04, and which of them pass gradcheck."""
+"""The descriptions of lesson 04's broken Functions, and which of the Functions pass gradcheck."""
 
 from __future__ import annotations
 

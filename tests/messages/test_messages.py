@@ -1,4 +1,4 @@
-"""Every page of the index provokes its message and is found by it, and its repair runs."""
+"""Each page of the index causes its message, the message leads to the page, and the repair runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the statements about PyTorch in the questions of the course's knowledge check."""
+"""Test the statements about PyTorch in the questions of the course's knowledge check."""
 
 from __future__ import annotations
 

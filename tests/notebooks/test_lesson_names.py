@@ -1,4 +1,4 @@
-"""Lessons import only from four documented modules of the course."""
+"""Lessons import from only four modules of the course, which are documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that are imported with garbage collection off stay uncollected until the process ends."""
+"""Objects from imports with garbage collection off are not collected until the process ends."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | No
 def reference(
     q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False, scale: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the built-in's output, with the log-sum-exp that the built-in does not return."""
+    """Return the built-in's output, and the log-sum-exp, which the built-in does not return."""
     scale = scale or 1 / math.sqrt(q.shape[-1])
     mask = seen(q, k, mask, causal)
     keys = k if q.dim() < 3 else k.repeat_interleave(q.shape[-3] // k.shape[-3], -3)

@@ -1,4 +1,4 @@
-"""A widget's ES module in a bare page. A simple model replaces the server and the kernel."""
+"""A widget's ES module on a bare page. A simple model replaces the server and the kernel."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 def state(widget: AnyWidget) -> dict:
-    """Return the state that a widget sends to its page, without the traits of all widgets."""
+    """Return the state that a widget sends to its page, without the traits of every widget."""
     usual = DOMWidget.class_trait_names(sync=True)
     own = [name for name in widget.trait_names(sync=True) if name not in usual]
     return {name: getattr(widget, name) for name in own if not name.startswith("_")}

@@ -122,7 +122,7 @@ def _standard_input(terminal: bool) -> Iterator[int]:
 
 
 def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) -> int:
-    """End the server with a signal, after its kernels, and return its exit code."""
+    """End the server with a signal, and return its exit code. The server ends its kernels first."""
     process.send_signal(by)
     try:
         return process.wait(timeout=20)

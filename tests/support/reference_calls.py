@@ -15,7 +15,7 @@ ROWS = torch.tensor([[1, 0, 1], [3, 1, 1]])
 
 
 def clamp(x: Tensor, low: float, high: float) -> Tensor:
-    """Clamp with slope 1 at the bounds. `torch.clamp` has slope 1 up to PyTorch 2.13, later 0."""
+    """Clamp with slope 1 at the bounds, as in PyTorch up to 2.13. Later, this slope is 0."""
     return torch.where(x < low, low, torch.where(x > high, high, x))
 
 

@@ -1,4 +1,4 @@
-"""A call for every kind of widget, as in a notebook. Tests use them as rows of their tables."""
+"""Calls that create each kind of widget, as in a notebook. Tests use them as rows of tables."""
 
 from dataclasses import dataclass
 from functools import cache

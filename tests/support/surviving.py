@@ -1,4 +1,4 @@
-"""Run a Function's features with the tools that people use around a Function.
+"""Use different kinds of Functions with the tools that people use around Functions.
 
 Each Function halves its gradient, so the gradient shows whether a tool used `backward`.
 """
@@ -268,7 +268,7 @@ class Row:
     repairs: Mapping[str, tuple[str, Callable[[Tensor, Tensor], Any]]] = field(default_factory=dict)
 
     def cell(self, tool: str) -> str:
-        """Return the text that the page must have for this row and a tool."""
+        """Return the text that the page must show for this row and a tool."""
         found = verdict(TOOLS[tool], self.call, self.twice)
         if tool == "ONNX" and "ConversionError" in found:
             translated = verdict(in_onnx_translated, self.call, self.twice)

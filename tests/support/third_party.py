@@ -342,7 +342,7 @@ GROUP = [
             through=reversible),
 ]
 
-# --- Packages whose dependencies are many; their Functions need torch alone ----------------------
+# --- Packages with many dependencies, whose Functions need only torch ----------------------------
 
 _COUPLING = "memcnn.models.additive:"
 _SPIKES = "spikingjelly.activation_based.surrogate:"

@@ -1,5 +1,5 @@
-// The widget: one flow, or several side by side, stepped together. Keeps the step and talks to the
-// model.
+// The gradient flow widget: one flow, or several side by side with shared steps. It keeps the current
+// step and communicates with the model.
 
 import {
   button, clamp, draw, fadeEdges, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
@@ -7,12 +7,12 @@ import {
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
-// Marks and heat maps as marks.py writes them: "-63" is a negative gradient whose mark
-// is 63 % long, "aB." are three cells.
+// Marks and heat maps in the format of marks.py: "-63" is a negative gradient whose mark has 63 % of the
+// full length, and "aB." is three cells of a heat map.
 
 const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broken" };
 const EDGE = { thin: 1, thick: 4 }; // pixels
-const DEPTH = 6; // levels of a heat map's cells on each side of zero
+const DEPTH = 6; // number of shades in a heat map for each sign
 
 const KEYS = "▸ marks a folded module. Click it or press Enter to unfold it; press Backspace to fold it. " +
   "The left and right arrows step, and the up and down arrows move between nodes. Enter opens a node, " +
@@ -25,20 +25,20 @@ function look(element, mark) {
   element.classList.add(`agf-${LOOKS[mark[0]]}`);
 }
 
-/** Draw an edge as thick as its gradient is large, in the look of its sign. */
+/** Style an edge: its width shows the size of its gradient, and its color and dashes show the sign. */
 function weigh(link, mark) {
   look(link, mark);
   link.style.strokeWidth = EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark);
 }
 
-/** Draw a card's bar as long as its gradient is large. */
+/** Draw a card's bar, whose length shows the size of the gradient. */
 function measure(gauge, mark) {
   const [begin, y, end] = gauge.dataset.full.split(" ").map(Number);
   look(gauge, mark);
   gauge.setAttribute("d", `M${begin} ${y}H${begin + lengthOf(mark) * (end - begin)}`);
 }
 
-/** Let a card or a factor bear the sign that it differs from its counterpart in another flow. */
+/** Add a ≠ to a card or factor if it differs from its counterpart in another flow, or else remove the ≠. */
 function mark(element, differs) {
   const there = element.querySelector(".agf-unlike");
   element.classList.toggle("agf-differs", differs);
@@ -51,7 +51,7 @@ function mark(element, differs) {
     draw("text", { x, y: y + 4.5, text: "≠" })));
 }
 
-/** Draw a heat map, one path for each level; negative cells bear a dash. */
+/** Draw a heat map with one path for each shade. Negative cells have a dash. */
 function heatMap(code, columns, side) {
   const paths = new Map(), dashes = [];
   [...code].forEach((letter, i) => {
@@ -72,7 +72,7 @@ function shade(letter) {
   return { className: `agf-cell agf-${name}`, "fill-opacity": opacity.toFixed(2) };
 }
 
-/** The key to the signs. */
+/** Create the key that explains the signs. */
 function signsKey(compared) {
   const samples = [
     ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner and shorter: smaller |∂| (log scale)"],
@@ -92,20 +92,20 @@ function signsKey(compared) {
   return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
 }
 
-// The picture of a gradient flow. All words and numbers are made in Python (describe.py): a template
-// such as "∂ {4}" is filled with texts[4]. Here they are only shown, hidden and exchanged.
+// The picture of a gradient flow. Python (describe.py) writes all words and numbers. This code only
+// shows, hides and replaces them: in a template such as "∂ {4}", it replaces {4} with texts[4].
 
-const PULSE = 600; // milliseconds that a pulse travels along an edge
-const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
-const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (layout.py)
-const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
+const PULSE = 600; // milliseconds that a pulse takes to travel along an edge
+const CALM = 0.25; // scroll if the distance from the node to the center exceeds this fraction of the view
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels: the width of a factor's letter, and its text's padding (layout.py)
+const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is shown at 11 px
 
-/** Which values and gradients are visible, pulses, zoom, and the roving focus. */
+/** The picture of one flow: its visible values and gradients, its pulses, its zoom and its roving focus. */
 class Drawing {
   constructor(onOpen) {
     this.frame = fadeEdges(make("div", { className: "agf-view" }));
     this.onOpen = onOpen;
-    this.scale = null; // null: chosen by the width
+    this.scale = null; // null: derived from the width
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.frame);
     this.frame.addEventListener("click", (event) => this.clicked(event));
@@ -122,7 +122,7 @@ class Drawing {
     this.frame.replaceChildren(this.svg);
     this.svg.querySelector("title").remove(); // its tooltip would cover the cards
     const all = (selector) => [...this.svg.querySelectorAll(selector)];
-    this.reading = all("[data-node]"); // from rank to rank, as the picture is read
+    this.reading = all("[data-node]"); // in reading order, rank by rank
     this.cards = [];
     for (const card of this.reading) this.cards[card.dataset.node] = card;
     this.links = all(".agf-link");
@@ -152,7 +152,7 @@ class Drawing {
     }
   }
 
-  /** Mark what differs from another flow, as Python writes it: "1 4/0" are two nodes and an edge. */
+  /** Mark the differences from another flow. In Python's format, "1 4/0" is nodes 1 and 4, and edge 0. */
   compare(code) {
     const [nodes, edges] = code.split("/").map((part) => new Set(part ? part.split(" ").map(Number) : []));
     this.unlike = nodes;
@@ -160,7 +160,7 @@ class Drawing {
     this.factors.forEach((factor, edge) => mark(factor, edges.has(edge)));
   }
 
-  /** Show the state after `step`, and keep which values and gradients are known by then. */
+  /** Show the state after `step`, and remember which values and gradients are known by then. */
   paint(step, fill) {
     const { steps } = this.view;
     [this.active] = steps[step].nodes;
@@ -198,7 +198,7 @@ class Drawing {
     });
   }
 
-  /** Let a pulse travel along each edge of a step: with the arrows forward, against them back. */
+  /** Send a pulse along each edge of a step: with the arrow in forward, and against it in backward. */
   pulse({ edges, phase }) {
     this.svg.querySelectorAll(".agf-pulse").forEach((pulse) => pulse.remove());
     if (still()) return;
@@ -221,7 +221,7 @@ class Drawing {
     move(begun);
   }
 
-  /** Scroll the node into the middle, unless it is near it. */
+  /** Scroll the node to the center of the view, unless it is already near the center. */
   follow(node, behavior = still() ? "auto" : "smooth") {
     const box = this.cards[node].getBoundingClientRect(), frame = this.frame.getBoundingClientRect();
     const off = (begin, size) => {
@@ -266,7 +266,7 @@ class Drawing {
     this.cards[node].focus({ preventScroll: true });
   }
 
-  /** Go on to the node that is read so many nodes later. */
+  /** Move the focus by this many nodes in reading order. */
   wander(by) {
     const at = this.reading.indexOf(this.cards[this.roving]) + by;
     this.focus(this.cards.indexOf(this.reading[clamp(at, 0, this.reading.length - 1)]));
@@ -284,9 +284,9 @@ class Drawing {
   }
 }
 
-// What there is to know of one node.
+// The details of one node.
 
-const LARGE = 16; // pixels of a heat map's cell in the details
+const LARGE = 16; // pixels per heat map cell in the details
 
 /** The numbers of one node, its heat maps, its source, and the modules around it. */
 class Details {
@@ -304,7 +304,7 @@ class Details {
     this.node = null;
   }
 
-  /** Open a node; what is not yet known at this step, the details do not show either. */
+  /** Show the details of a node, without those that are not yet known at this step. */
   show(node, view, known, fill) {
     const another = this.node !== node || this.view !== view;
     Object.assign(this, { node, view });
@@ -344,12 +344,13 @@ class Details {
   }
 }
 
-// Sliders for scalar inputs. What to show at each value lies here already; the kernel is told when
-// the hand rests, and asked at once where nothing lies here: the graph is another, or all is new.
+// Sliders for scalar inputs. The page usually has the texts for each value of a slider, so the kernel
+// receives the value only when the slider rests. Without these texts, the page asks the kernel at once.
+// This happens if the graph changes at the value, or if no texts have arrived yet.
 
-const REST = 250; // milliseconds; keys that are held down or pressed in a row come faster
+const REST = 250; // milliseconds, longer than the time between repeated key presses
 
-/** `wanted` holds the inputs for which the kernel has no answer yet. */
+/** `wanted` contains the inputs that the kernel has not answered yet. */
 class Sliders {
   constructor(onTexts, onWanted) {
     this.element = make("div", { className: "agf-sliders" });
@@ -357,11 +358,11 @@ class Sliders {
     this.onWanted = onWanted;
     this.wanted = {};
     this.rows = [];
-    this.frames = []; // by slider and position
+    this.frames = []; // indexed by slider and position
     this.rest = null;
   }
 
-  /** Take over what is to be shown as a slider moves, where it holds for the view that is shown. */
+  /** Keep the texts for each value of each slider, if they apply to the current view. */
   load(sweeps, { sliders, answers }, shape) {
     this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
       sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
@@ -388,13 +389,14 @@ class Sliders {
     return Number(this.rows[i].range.value);
   }
 
-  /** Texts for where a slider stands: they hold while all others stand where the kernel traced. */
+  /** Return the texts for a slider's position, or null. They apply only while all other sliders are at the
+      values that the kernel traced. */
   at(i) {
     const others = this.sliders.every(({ index }, j) => j === i || this.index(j) === index);
     return (others && this.frames[i]?.[this.index(i)]) || null;
   }
 
-  /** Texts for where the sliders stand, if that is not where the view was traced. */
+  /** If a slider has moved since the last trace, return the texts for its position, and otherwise null. */
   ahead() {
     const moved = this.sliders.findIndex(({ index }, i) => this.index(i) !== index);
     return moved < 0 ? null : this.at(moved);
@@ -426,13 +428,13 @@ class Sliders {
     else this.released();
   }
 
-  /** Tell the kernel once nothing more comes. */
+  /** Send the values to the kernel when the slider has come to rest. */
   settle() {
     clearTimeout(this.rest);
     this.rest = setTimeout(() => this.released(), REST);
   }
 
-  /** Put the sliders back to where the kernel last traced. */
+  /** Move the sliders back to the values that the kernel traced last. */
   reset() {
     this.wanted = {};
     this.show(this);
@@ -449,10 +451,10 @@ class Sliders {
   }
 }
 
-// One flow: its picture, the sentence of its step, and the node that is looked into.
+// One flow: its picture, the sentence about its current step, and the details of a node.
 
 class Pane {
-  /** `onFold(group)` is asked to open a folded group, or to fold an opened one. */
+  /** `onFold(group)` unfolds a folded group, and folds an unfolded one. */
   constructor(onFold) {
     this.onFold = (group) => {
       this.turned = group;
@@ -465,9 +467,9 @@ class Pane {
     this.heading = make("h4", { className: "agf-name" });
     this.phase = make("span", { className: "agf-phase" });
     this.sentence = make("span", { className: "agf-sentence" });
-    this.of = make("span", { className: "ac-heard" }); // for the eye, the sentence stands under its picture
+    this.of = make("span", { className: "ac-heard" }); // for screen readers; the page shows this name above the picture
     this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
-    // Never seen: it makes room for the longest sentence, so that no other one moves what is below.
+    // This invisible text reserves room for the longest sentence, so that the content below does not move.
     this.longest = make("span", { className: "agf-sentence" });
     const room = make("div", { className: "agf-room", "aria-hidden": "true" },
       make("span", { className: "agf-phase", text: "Backward" }), this.longest);
@@ -479,7 +481,7 @@ class Pane {
     this.below = make("div", { className: "agf-pane" }, this.details.element);
   }
 
-  /** Take over a view; rebuild only what has changed. */
+  /** Show a view, and rebuild only the parts that have changed. */
   update(view) {
     const rebuilt = this.view?.svg !== view.svg;
     const reshaped = !this.view || JSON.stringify(this.view.cards) !== JSON.stringify(view.cards);
@@ -502,7 +504,7 @@ class Pane {
     const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
     this.drawing.show(this.view);
-    // Beside each other where both are legible, else below each other.
+    // Place the flows side by side if all are legible, and otherwise below each other.
     for (const part of [this.element, this.below]) {
       part.style.setProperty("--agf-wanted", `${this.drawing.width * SCALE.legible}px`);
     }
@@ -512,7 +514,7 @@ class Pane {
     else if (focused >= 0) this.drawing.focus(focused);
   }
 
-  /** After folding or unfolding, go to the card that stands for the group, or is its first. */
+  /** After folding a group, go to its card. After unfolding a group, go to its first card. */
   land(focused) {
     const { cards } = this.view, { drawing, turned } = this;
     const node = drawing.reading.map((card) => Number(card.dataset.node)).find((i) =>
@@ -541,7 +543,7 @@ class Pane {
     this.makeRoom();
   }
 
-  /** Keep the longest sentence there has been. */
+  /** Keep the longest sentence so far. */
   makeRoom() {
     const longest = this.view.steps.map(({ text }) => this.fill(text))
       .reduce((one, other) => (other.length > one.length ? other : one));
@@ -557,7 +559,7 @@ class Pane {
     this.open(this.details.node);
   }
 
-  /** A folded card unfolds; another one opens its details, or closes them. */
+  /** Unfold a folded card. For any other card, open or close the details. */
   act(node) {
     const { opens } = this.view.cards[node];
     if (opens !== null) this.onFold(opens);
@@ -584,7 +586,7 @@ class Pane {
     if (after !== before) this.drawing.follow(current.nodes[0]);
   }
 
-  /** Fold the innermost opened module around the card that has the focus. */
+  /** Fold the innermost unfolded module that contains the focused card. */
   foldAround() {
     const [group] = this.view.cards[this.drawing.roving].within;
     if (group !== undefined) this.onFold(group);
@@ -603,7 +605,8 @@ class Pane {
   }
 }
 
-/** A menu that does something and forgets it: at once, or at Enter where keys walk through it closed. */
+/** Create a menu that runs an action for a choice and then shows its prompt again. If the reader moves
+    through the closed menu with the keyboard, the action runs only after Enter. */
 function chooser(onChoice) {
   const select = make("select");
   let walking = false;
@@ -631,7 +634,7 @@ function offer(select, prompt, options) {
     ...options.map(([value, text]) => make("option", { value, text })));
 }
 
-const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
+const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds per step while playing
 
 class Flow {
   constructor(model, element) {
@@ -643,7 +646,7 @@ class Flow {
     const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
     this.player = new Player((step) => this.go(step), pace);
     this.build(element);
-    // The numbers come with every answer, a view only with some, and then at the same time.
+    // Every answer contains numbers. If it also contains a view, both arrive at the same time.
     this.deaf = listen(model, { sweeps: () => this.swept(), numbers: () => this.hear(), step: () => this.paint() });
     this.update();
   }
@@ -652,7 +655,7 @@ class Flow {
     this.notice = make("p", { className: "ac-notice", role: "alert" });
     this.above = make("div", { className: "agf-panes" });
     this.below = make("div", { className: "agf-panes" });
-    // What changes its height stands below what is pressed and dragged.
+    // Parts whose height changes are below the controls, so that the controls do not move.
     this.root = make("div", { className: "ac agf", role: "group" },
       this.above, this.controls(), this.tools(), this.sliders.element, this.notice, this.below);
     keepKeys(this.root, (event) => this.pressed(event));
@@ -666,7 +669,7 @@ class Flow {
     return this.player.element;
   }
 
-  /** What is seldom needed: it is shown when it is asked for. */
+  /** Create the panel of rarely used tools, which is hidden until the reader opens it. */
   tools() {
     const each = (call) => () => this.panes.forEach(({ drawing }) => call(drawing));
     this.finders = make("span", { className: "ac-controls" });
@@ -691,14 +694,14 @@ class Flow {
   get last() { return this.view.places ? this.view.places[0].length - 1 : this.view.steps.length - 1; }
   get step() { return clamp(this.model.get("step"), 0, this.last); }
 
-  /** Where a flow stands among its own steps when all stand at `step`. */
+  /** Convert the shared `step` to the step of one flow. */
   place(flow, step) { return this.view.places ? this.view.places[flow][step] : step; }
 
   load() {
     this.sliders.load(this.model.get("sweeps"), this.numbers, this.view.shape);
   }
 
-  /** Sweeps have come: a slider that was moved on meanwhile is followed. */
+  /** Load new sweeps. If a slider has moved in the meantime, show the texts for its position. */
   swept() {
     this.load();
     const texts = this.sliders.ahead();
@@ -707,7 +710,7 @@ class Flow {
     this.paint();
   }
 
-  /** Take over what the kernel sends: the numbers, and the view if it is another. */
+  /** Show the numbers that the kernel has sent, and the view if it is new. */
   update() {
     this.numbers = this.model.get("numbers");
     this.notice.textContent = this.numbers.notice;
@@ -746,7 +749,7 @@ class Flow {
 
   texts() { return this.numbers.texts; }
 
-  /** The reader moves an input: all numbers follow, at the first step those of the last one. */
+  /** After the reader has moved an input, update all numbers. From the first step, go to the last one. */
   moved(texts) {
     this.player.pause();
     this.moveTexts(texts);
@@ -774,16 +777,17 @@ class Flow {
 
   ask(inputs) {
     if (this.questions.timer || !same(inputs, this.numbers.answers)) this.questions.ask(inputs);
-    else this.giveUp(this.numbers.notice); // answered before: nothing would come
+    else this.giveUp(this.numbers.notice); // the kernel has answered this before and would not reply
   }
 
   send(inputs) {
-    this.model.set("inputs", this.numbers.answers); // else what went unheard would be no news
+    // Otherwise, repeating an unanswered request would not count as a change.
+    this.model.set("inputs", this.numbers.answers);
     this.model.set("inputs", inputs);
     this.model.save_changes();
   }
 
-  /** Open a group of a flow, or fold it with all inside. */
+  /** Unfold a group of a flow, or fold it with everything inside. */
   fold(flow, group) {
     const opened = this.view.opened.map((groups) => [...groups]);
     const there = opened[flow].includes(group);
@@ -798,7 +802,7 @@ class Flow {
     this.model.save_changes();
   }
 
-  /** Show what the kernel said last, and let it be asked anew. */
+  /** Show the kernel's last answer again, so that the reader can repeat the request. */
   giveUp(notice) {
     this.sliders.reset();
     this.moveTexts(this.texts());

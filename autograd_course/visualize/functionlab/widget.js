@@ -1,14 +1,14 @@
-// The Function lab. All words and numbers are made in Python: the page shows the frame of
-// the present x. Moving x needs no kernel; another function or parameter does.
+// The Function lab. Python writes all words and numbers, and the page shows the frame for the current x.
+// Moving x does not need the kernel, but choosing another function or parameter does.
 
 import { draw, focus, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { Plot } from "../kit/plot.js";
 import { initialize } from "../kit/saving.js";
 
-// The source of forward and backward: which lines have run, and what each has left behind.
+// The source of forward and backward, with the lines that have run and the values that each line created.
 
-/** The listing with its marks and notes; steps are [row, phase, note]. A click on a line goes to it. */
+/** The source with marks and notes. A step is [row, phase, note]. Clicking a line goes to its last step. */
 class Source {
   constructor(onRow) {
     this.onRow = onRow;
@@ -34,7 +34,7 @@ class Source {
       make("ol", {}, ...lines));
   }
 
-  /** A line of source; what does not fit into it goes on below, indented a little more. */
+  /** Create a line of source. A long line wraps, and its continuation has a slightly larger indentation. */
   row(spans) {
     const text = spans.map(([, part]) => part).join(""), indent = text.length - text.trimStart().length;
     const code = make("code", { style: `padding-left: ${indent + 2}ch; text-indent: -2ch` },
@@ -49,7 +49,7 @@ class Source {
     return element;
   }
 
-  /** Show what has happened up to a step, and return it as a sentence. */
+  /** Show what has happened up to a step, and return the sentence about this step. */
   paint(frame, step) {
     const done = frame.steps.slice(0, step + 1), now = done.at(-1);
     const notes = new Map();
@@ -67,7 +67,7 @@ class Source {
     return now ? this.sentence(now) : "";
   }
 
-  /** ctx has its content when forward is over; backward has answered when all is over. */
+  /** Show the contents of ctx when forward has ended, and the result of backward after the last step. */
   beside(frame, step, now) {
     const forwardOver = !now || now[1] === "backward" || step === frame.steps.length - 1;
     const things = (frame.kept ?? []).map(([name, text, what]) => make("div", {},
@@ -84,7 +84,7 @@ class Source {
     return [phase === "forward" ? "Forward" : "Backward", text, note || "no new value"].join(" · ");
   }
 
-  /** Scroll, inside the panel only, to the line that runs. */
+  /** Scroll the panel to the current line without scrolling the page. */
   follow(row) {
     const { parts } = this, element = this.rows[row]?.element;
     if (!element) return;
@@ -94,13 +94,13 @@ class Source {
   }
 }
 
-// The curve with its tangents, x's slider under it, and the slopes over x.
+// The curve with its tangents, the slider for x below it, and the plot of the slopes over x.
 
 const TANGENT = 85; // half the length of a tangent, in units of the drawing
 const UPPER = { width: 440, height: 250, left: 40, right: 12, bottom: 24 };
 const LOWER = { ...UPPER, height: 150, top: 20 };
 
-/** `onMove(index)` is told where the reader drags, `onRest()` that the hand has let go. */
+/** `onMove(index)` is called while the reader drags, and `onRest()` when the reader lets go. */
 class Curves {
   constructor(onMove, onRest) {
     this.onMove = onMove;
@@ -138,7 +138,7 @@ class Curves {
     return make("span", { className: "ac-lab-key" }, sample, text, number);
   }
 
-  /** Take over a sweep: everything that does not depend on where the reader stands. */
+  /** Show the parts of a sweep that do not depend on the current x. */
   show(scene) {
     const { ranges, slopes, bands } = scene;
     this.scene = scene;
@@ -160,7 +160,7 @@ class Curves {
     this.overview.textContent = scene.overview;
   }
 
-  /** What backward says where forward has no slope: single points. */
+  /** Draw the gradients that backward returns at points where forward has no slope. */
   chosen(points) {
     const dots = points.map(([x, y]) => y !== null &&
       draw("circle", { r: 4, cx: this.lower.px(x), cy: this.lower.py(y) }));
@@ -174,7 +174,7 @@ class Curves {
     return best;
   }
 
-  /** Stand at a position: tangents, points, numbers. */
+  /** Show the tangents, points and numbers at a position. */
   place(index) {
     const x = this.scene.positions[index], frame = this.scene.frames[index], { y, slope, sides } = frame;
     const [left, right] = sides?.length === 2 ? sides : [sides?.[0] ?? null, sides?.[0] ?? null];
@@ -194,7 +194,7 @@ class Curves {
     this.range.setAttribute("aria-valuetext", `${this.scene.variable} = ${frame.label}. ${frame.sentence}`);
   }
 
-  /** A tangent is equally long on the page, however steep it is. */
+  /** Draw a tangent that has the same length on the page for every slope. */
   tangent(name, x, y, slope, from, to) {
     const { upper } = this;
     if (y === null || slope === null) return upper.put(name, null);
@@ -205,7 +205,7 @@ class Curves {
   }
 }
 
-/** The choice of a function, and a slider for each parameter. `onAsk(choice)` wants another sweep. */
+/** The menu of functions, and a slider for each parameter. `onAsk(choice)` requests another sweep. */
 class Choice {
   constructor(onAsk) {
     this.onAsk = onAsk;
@@ -216,7 +216,7 @@ class Choice {
     this.known = "";
   }
 
-  /** Show what the kernel has run, or what is asked for meanwhile. */
+  /** Show the choice that the kernel has run, or the choice that the reader has made since. */
   show({ functions, sliders, answers }, wanted) {
     const shape = JSON.stringify([functions, sliders.map(({ name, values }) => [name, values])]);
     if (shape !== this.known) this.build(functions, sliders);
@@ -263,7 +263,7 @@ class Choice {
   }
 }
 
-/** All together: keeps the place and the step, and talks to the model. */
+/** The whole lab. It keeps the current x and step, and communicates with the model. */
 class Lab {
   constructor(model, element) {
     this.model = model;
@@ -293,7 +293,7 @@ class Lab {
   get frame() { return this.scene.frames[this.index]; }
   get last() { return Math.max(0, this.frame.steps.length - 1); }
 
-  /** Where the story stands: -1 in the model is its end, however many lines run at this x. */
+  /** Return the current step. In the model, -1 means the last step, whose number depends on x. */
   get step() {
     const step = this.model.get("step");
     return step < 0 ? this.last : Math.min(step, this.last);
@@ -328,7 +328,8 @@ class Lab {
     this.status.dataset.phase = frame.steps[step]?.[1] ?? "";
   }
 
-  /** What a move of x changes is said by x's slider; said here, too, it would be heard twice. */
+  /** Turn the announcements of the live regions on or off. While x moves, they are off, because the
+      slider for x already announces the changes. */
   speak(aloud) {
     for (const part of [this.verdict, this.status]) part.ariaLive = aloud ? "polite" : "off";
   }
@@ -349,7 +350,7 @@ class Lab {
     this.source.follow(this.frame.steps[this.step]?.[0]);
   }
 
-  /** Go to where a line of the listing ran last. */
+  /** Go to the last step at which a line of the listing ran. */
   goTo(row) {
     const step = this.frame.steps.findLastIndex(([at]) => at === row);
     if (step >= 0) this.player.go(step);
@@ -362,7 +363,8 @@ class Lab {
   }
 
   send(choice) {
-    this.model.set("choice", this.scene.answers); // else what went unheard would be no news
+    // Otherwise, repeating an unanswered request would not count as a change.
+    this.model.set("choice", this.scene.answers);
     this.model.set("choice", choice);
     this.model.save_changes();
   }

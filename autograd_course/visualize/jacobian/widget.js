@@ -1,22 +1,22 @@
-// The Jacobian view: three linked maps. Every word and number comes from Python.
+// The Jacobian view: three linked maps. Python writes all words and numbers.
 
 import { button, clamp, draw, keepKeys, listen, make } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";
 
-const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: of a map, of a cell, of a map's short side
+const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: a map's size, the largest cell, a map's shortest side
 const EDGE = { left: 18, top: 18 }; // room for the names of the selected row and column
-const LEAST_RING = 9; // pixels of the square around the selected cell
-const GRID = 24; // rows and columns between which there are lines
-let patterns = 0; // the id of a hatching is the page's
+const LEAST_RING = 9; // the minimum size of the square around the selected cell, in pixels
+const GRID = 24; // maximum number of rows or columns for which grid lines are drawn
+let patterns = 0; // counts the hatch patterns, whose ids must be unique on the page
 
-/** A sentence as nodes: what it puts in backticks is code. */
+/** Convert a sentence to nodes, with the text in backticks as code. */
 const marked = (text) => text.split("`").map((part, k) => (k % 2 ? make("code", { text: part }) : part));
 
-/** One map: the picture of a matrix, and on it lines, hatching, a band and a square. */
+/** One map: the picture of a matrix, with lines, hatching, a band and a square on top. */
 class Matrix {
   constructor({ title, filling, image }, view, part) {
     this.view = view;
-    this.part = part; // 0: differences, whose columns are nudges; 1: backward, whose rows are calls
+    this.part = part; // 0: differences, with one nudge per column; 1: backward, with one call per row
     this.rows = view.rows.length;
     this.columns = view.columns.length;
     const side = Math.min(LARGEST, EXTENT / Math.max(this.rows, this.columns));
@@ -51,7 +51,7 @@ class Matrix {
     ];
   }
 
-  /** The lines between cells, or between the groups of cells that are a row of the tensor. */
+  /** Return the lines between cells, or between groups of cells that form a row of the tensor. */
   lines(groups = [this.rows, this.columns].map((count) => (count <= GRID ? 1 : 0))) {
     const { width, height, high, wide } = this, [down, across] = groups;
     let path = "";
@@ -60,7 +60,7 @@ class Matrix {
     return path || "M0 0";
   }
 
-  /** The wrong cells, a rectangle for each run of them in a row. */
+  /** Return a rectangle for each run of wrong cells in a row. */
   wrong() {
     const runs = this.view.marks.flatMap((marks, i) =>
       [...marks.matchAll(/x+/g)].map(({ index, 0: { length } }) =>
@@ -68,7 +68,7 @@ class Matrix {
     return runs.join("") || "M0 0";
   }
 
-  /** Show which cell is meant, and the row or the column that was found together with it. */
+  /** Mark a cell, and the row or column that was computed together with it. */
   point(row, column) {
     const { wide, high, width, height } = this, x = column * wide, y = row * high;
     const place = (rect, box) => Object.entries(box).forEach(([name, value]) => rect.setAttribute(name, value));
@@ -81,7 +81,7 @@ class Matrix {
     this.name(this.down, this.view.rows[row], y + high / 2, height, (at) => `translate(-6 ${at}) rotate(-90)`);
   }
 
-  /** Write a name beside the map, centered on its cell or as near as it fits. */
+  /** Write a name next to the map, centered on its cell or as close to the center as it fits. */
   name(text, label, at, length, moved) {
     const half = label.length * 3.3;
     text.textContent = label;
@@ -89,7 +89,7 @@ class Matrix {
     text.setAttribute("transform", moved(fits ? clamp(at, half - 4, length - half + 4) : length / 2));
   }
 
-  /** Return the cell under a pointer, null beside the map. */
+  /** Return the cell under the pointer, or null if the pointer is outside the map. */
   under({ clientX, clientY }) {
     const box = this.board.getBoundingClientRect(), scale = box.width / (this.width + EDGE.left + 6);
     const column = Math.floor(((clientX - box.left) / scale - EDGE.left) / this.wide);
@@ -223,7 +223,7 @@ class JacobianView {
     this.model.save_changes();
   }
 
-  /** Go to the next wrong cell in reading order, or back to the one before; around at the ends. */
+  /** Go to the next or previous wrong cell in reading order. Wrap around at both ends. */
   leap(direction) {
     if (!this.wrong.length) return;
     const order = ([row, column]) => row * this.view.columns.length + column, here = order(this.cell);

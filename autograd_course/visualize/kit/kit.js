@@ -1,7 +1,7 @@
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 export const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 export const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -9,20 +9,21 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 export const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 export function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 export function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 export function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -35,7 +36,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 export function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -50,18 +51,19 @@ export function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 export function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 export function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 export function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -78,7 +80,8 @@ export function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 export function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -87,14 +90,15 @@ export function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 export function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 export class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -116,7 +120,7 @@ export class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();

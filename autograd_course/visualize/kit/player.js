@@ -1,4 +1,4 @@
-// Playback of a story in steps: buttons, a scrubber, a count.
+// Playback of a story in steps, with buttons, a scrubber and a count.
 
 import { button, clamp, draw, make, resting } from "./kit.js";
 
@@ -15,12 +15,12 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
-    that opens at its end has not been told yet: the first step forward leads to its beginning. */
+/** Controls for the steps 0 … last. `onStep(step)` goes to a step, and `place` shows the current step.
+    If a story opens at its last step, the first step forward leads to the beginning. */
 export class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
-    this.pace = pace; // milliseconds a step when playing
+    this.pace = pace; // milliseconds per step while playing
     this.step = this.last = 0;
     this.untold = true;
     this.build();
@@ -49,7 +49,7 @@ export class Player {
       make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
   }
 
-  /** Mark under the scrubber how many steps go forward, and how many back. */
+  /** Show below the scrubber which part of the steps is forward, and which part is backward. */
   phases(forward, backward) {
     this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
       make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
@@ -66,7 +66,7 @@ export class Player {
     resting(this.next, step === last && !this.untold);
   }
 
-  /** The reader goes somewhere: what plays, stops. */
+  /** Go to the step that the reader has chosen, and stop playing. */
   go(step) {
     this.pause();
     this.untold = false;
@@ -101,7 +101,7 @@ export class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  /** Return the keys that work everywhere in the widget, without those that the target itself needs. */
   keys(target) {
     if (target.matches("input, select")) return {};
     const steps = {

@@ -1,10 +1,10 @@
-// A plot: axes, curves, straight lines, points; its x can be dragged.
+// A plot with axes, curves, straight lines and points. The reader can drag its x.
 
 import { clamp, draw } from "./kit.js";
 
 export const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
 
-/** Round values, about `count` of them and at least three, that divide a range. */
+/** Return round values in a range, about `count` of them and at least three. */
 function ticks([low, high], count = 5) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const multiples = (step) => {
@@ -17,8 +17,8 @@ function ticks([low, high], count = 5) {
   return found.map((value) => Number(value.toPrecision(6)));
 }
 
-/** Things are drawn under a name; drawing under the same name again replaces them. `frame` may give
-    other measures than FRAME's. */
+/** Everything in a plot has a name. Drawing something with the same name replaces it. `frame` can override
+    values of FRAME. */
 export class Plot {
   constructor({ label, x, y, onMove, frame }) {
     this.x = x;
@@ -34,7 +34,7 @@ export class Plot {
     if (onMove) this.draggable(onMove);
   }
 
-  /** Let the reader drag: `onMove(x)` gets the place under the pointer. */
+  /** Let the reader drag. `onMove(x)` gets the x under the pointer. */
   draggable(onMove) {
     const at = ({ clientX }) => {
       const box = this.element.getBoundingClientRect();
@@ -48,7 +48,7 @@ export class Plot {
     this.element.addEventListener("pointermove", (event) => event.buttons && at(event));
   }
 
-  /** Take other ranges, for all that is drawn from now on. */
+  /** Set the ranges for everything that is drawn from now on. */
   range(x, y) {
     Object.assign(this, { x, y });
     this.ruled();
@@ -79,13 +79,13 @@ export class Plot {
     return height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
   }
 
-  /** Return the x at a horizontal place of the drawing. */
+  /** Return the x at a horizontal position in the drawing. */
   across(px) {
     const { left, right, width } = this.frame, [low, high] = this.x;
     return clamp(low + ((px - left) / (width - left - right)) * (high - low), low, high);
   }
 
-  /** Draw a curve through [x, y] pairs; it is broken where y is null or leaves the plot far behind. */
+  /** Draw a curve through [x, y] pairs. It has gaps where y is null, not finite, or far off the plot. */
   curve(name, points, className = "ac-curve") {
     const [low, high] = this.y, reach = high - low;
     let pen = "M", path = "";
@@ -97,7 +97,7 @@ export class Plot {
     this.put(name, draw("path", { class: className, d: path || "M0 0", "clip-path": this.clip() }));
   }
 
-  /** Draw the straight line through (x, y) with a slope, or nothing where that is no number. */
+  /** Draw the straight line through (x, y) with a slope, or nothing if one of the numbers is not finite. */
   line(name, { x, y, slope }, className = "ac-line") {
     if (![x, y, slope].every(Number.isFinite)) return this.put(name, null);
     const [low, high] = this.x, at = (place) => y + slope * (place - x);
@@ -115,13 +115,13 @@ export class Plot {
     }));
   }
 
-  /** Draw an upright line at an x, as high as the plot. */
+  /** Draw a vertical line at x over the full height of the plot. */
   upright(name, x, className = "ac-upright") {
     const { top, bottom, height } = this.frame, at = this.px(x);
     this.put(name, draw("line", { class: className, x1: at, x2: at, y1: top, y2: height - bottom }));
   }
 
-  /** Mark stretches of x, [[low, high], …], with a sign in the margin above each. */
+  /** Shade intervals of x, [[low, high], …], with a sign in the margin above each interval. */
   bands(name, stretches, className = "ac-band", sign = "") {
     const { top, bottom, height } = this.frame;
     const marks = stretches.flatMap(([low, high]) => [

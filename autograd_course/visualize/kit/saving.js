@@ -1,10 +1,10 @@
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 export function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -14,7 +14,7 @@ export function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -25,14 +25,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -42,5 +42,5 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }

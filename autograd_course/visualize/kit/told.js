@@ -2,7 +2,7 @@
 
 import { make } from "./kit.js";
 
-/** Build elements from blocks of text; nothing of it is read as HTML. */
+/** Create elements from blocks of text, which is never interpreted as HTML. */
 export function told(blocks, paragraph = "p") {
   return blocks.map(({ code, spans }) => code !== undefined
     ? make("pre", {}, make("code", { text: code }))

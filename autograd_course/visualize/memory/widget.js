@@ -1,16 +1,16 @@
-// The memory timeline: the variants, the chart, a player, and what is saved at this moment.
+// The memory timeline: the variants, the chart, a player, and the tensors saved at the current event.
 
 import { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, shownValue, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
-// The chart of a memory timeline: stacked bands, the outlines of the other variants, the budget.
+// The chart of a memory timeline: stacked bands, the outlines of the other variants, and the budget.
 
 const STAGE = { height: 300, left: 66, right: 14, top: 24, bottom: 28, least: 320 };
-const READABLE = 15; // pixels that a band needs for its letter
+const READABLE = 15; // the minimum size of a band that shows its letter, in pixels
 
 class TimelineChart {
-  /** `onMove(event, pressed)` gets the event under the pointer; `onLeave()` runs when it leaves. */
+  /** `onMove(event, pressed)` gets the event under the pointer, and `onLeave()` runs when it leaves. */
   constructor({ onMove, onLeave }) {
     this.unique = `ac-memory-${Math.random().toString(36).slice(2)}`;
     this.ground = draw("g", { "aria-hidden": "true" });
@@ -58,7 +58,7 @@ class TimelineChart {
     return STAGE.height - STAGE.bottom - (bytes / this.top) * (STAGE.height - STAGE.top - STAGE.bottom);
   }
 
-  /** Return the event under a horizontal place of the window. */
+  /** Return the event at a horizontal position in the window. */
   eventAt(clientX) {
     const box = this.element.getBoundingClientRect(), { places } = this.variant;
     const x = ((clientX - box.left) / box.width) * this.width;
@@ -97,7 +97,7 @@ class TimelineChart {
       class: "ac-memory-divider", x1: this.px(place), x2: this.px(place), y1: STAGE.top - 8, y2: this.py(0) }));
   }
 
-  /** The outlines of the other variants, or the total memory of the selected one. */
+  /** Return the outlines of the other variants, or the total memory of the selected variant. */
   ghosts() {
     const { line, variant } = this;
     if (line && variant[line]) return this.more(variant[line], variant.moreText[line]);
@@ -118,7 +118,7 @@ class TimelineChart {
         "text-anchor": late ? "end" : "start", text })];
   }
 
-  /** The letter of a band, in the middle of its widest piece. */
+  /** Return a band's letter, in the middle of the widest part that has room for it. */
   letter(letter, low, row) {
     const { places } = this.variant;
     let best = null;
@@ -143,7 +143,7 @@ class TimelineChart {
         "text-anchor": late ? "end" : "start", text: variant.peakText })];
   }
 
-  /** The budget as a line across; `null` for none. */
+  /** Draw the budget as a horizontal line, or remove the line if the budget is `null`. */
   limit(budget) {
     if (!budget) return this.overlay.replaceChildren();
     const y = this.py(Math.min(budget.value, this.top));
@@ -154,7 +154,7 @@ class TimelineChart {
         "text-anchor": "end", text: `budget ${budget.label}` }));
   }
 
-  /** Put the cursor on an event. */
+  /** Move the cursor to an event. */
   point(step) {
     const { places, kept } = this.variant, x = this.px(places[step]);
     const width = Math.max(3, this.px(places[step + 1]) - x);
@@ -184,7 +184,7 @@ class TimelineChart {
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward ∂", after: "After" };
 const LINES = { alive: "all tensors that the call creates", allocated: "the memory of the CUDA allocator" };
 
-/** The table that compares the variants; its radio buttons select one. */
+/** The table that compares the variants. Its radio buttons select a variant. */
 class Variants {
   constructor(onChoose) {
     this.onChoose = onChoose;
@@ -231,7 +231,7 @@ class Variants {
   }
 }
 
-/** What is saved after an event, the largest first, and what the event frees. */
+/** The tensors that are saved after an event, the largest first, and the tensors that the event frees. */
 class KeptList {
   constructor() {
     this.head = make("h4");
@@ -355,7 +355,7 @@ class MemoryTimeline {
     return make("label", { className: "ac-slider" }, make("span", { text: "budget" }), this.range, this.told);
   }
 
-  /** Compare all variants with a budget: at a position of the slider, or the model's. */
+  /** Compare all variants with the budget at a slider position or, by default, with the model's budget. */
   judge(position) {
     if (!this.budgets) return this.chart.limit(null);
     const { values, labels, verdicts } = this.budgets;
@@ -405,7 +405,7 @@ class MemoryTimeline {
     this.paint();
   }
 
-  /** Select another variant, at the same place of its pass. */
+  /** Select another variant, and go to the same point of its pass. */
   choose(name) {
     this.player.pause();
     const place = this.variant.places[this.step], other = this.story.variants.find((v) => v.name === name);

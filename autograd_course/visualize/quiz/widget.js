@@ -1,12 +1,12 @@
-// The knowledge check. All words come from Python, text as blocks and spans.
+// The knowledge check. All words come from Python, which sends text as blocks and spans.
 
 import { button, clamp, keepKeys, listen, make, Questions, resting, same, write } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";
 import { told } from "../kit/told.js";
 
-let groups = 0; // radio buttons of one name exclude each other on the whole page
+let groups = 0; // counts names, because radio buttons with the same name exclude each other on the whole page
 
-/** One option: a button of its own kind, its text, and below it why it is right or not. */
+/** One option: a radio button or checkbox, its text, and below it the explanation. */
 class Option {
   constructor(option, type, name, words) {
     this.option = option;
@@ -26,7 +26,7 @@ class Option {
   }
 }
 
-/** One question; `onAnswer(answer)` is told what was checked. */
+/** One question. `onAnswer(answer)` gets each answer that the learner checks. */
 class Question {
   constructor(question, number, words, onAnswer) {
     Object.assign(this, { question, words, onAnswer });
@@ -46,13 +46,13 @@ class Question {
       ...(this.essay ? [this.area] : this.options.map(({ element }) => element)),
       make("div", { className: "ac-controls" }, this.check, this.reveal, this.verdict), this.rubric);
     this.element.addEventListener("change", () => this.touched());
-    this.guesses = new Set(); // the wrong ones
+    this.guesses = new Set(); // the wrong guesses so far
   }
 
   get essay() { return this.question.kind === "essay"; }
   get chosen() { return this.options.filter(({ input }) => input.checked).map(({ input }) => input.value).join(""); }
 
-  /** The learner selects another option: hide the verdict on the last one. */
+  /** When the learner selects another option, hide the verdict on the previous answer. */
   touched() {
     if (this.essay) return;
     this.say("");
@@ -67,7 +67,7 @@ class Question {
     this.onAnswer({ chosen, text });
   }
 
-  /** Show an answer that was given before, or elsewhere. */
+  /** Show an answer that was given earlier or elsewhere. */
   restore({ chosen, text }) {
     if (this.essay) this.area.value = text;
     for (const { input } of this.options) input.checked = chosen.includes(input.value);
@@ -143,14 +143,14 @@ class KnowledgeCheck {
     if (this.whole) this.questions[this.at].element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Go to a question, and say so: the focus stays on the button. */
+  /** Go to a question, and announce it, because the focus stays on the button. */
   call(k) {
     this.go(k);
     const tab = this.tabs[this.at].ariaLabel;
     this.called.textContent = tab.replace(",", ` of ${this.tabs.length},`);
   }
 
-  /** Arrow keys go from question to question; all their buttons are one stop of Tab. */
+  /** Go from question to question with the arrow keys. All their buttons together are a single Tab stop. */
   walk(event) {
     const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, Home: 0, End: this.tabs.length - 1 }[event.key];
     if (to === undefined) return;
@@ -189,8 +189,8 @@ class KnowledgeCheck {
 
   answered(id, answer) {
     const before = this.model.get("answers");
-    if (before[id] && same(answer, before[id])) return; // nothing would come back
-    this.own = id; // this question shows its answer already
+    if (before[id] && same(answer, before[id])) return; // the kernel would not reply
+    this.own = id; // this question already shows its answer
     this.model.set("answers", { ...before, [id]: answer });
     this.own = null;
     this.replies.ask(this.model.get("answers"));

@@ -1,13 +1,13 @@
-// The STE lab. Numbers and sentences come from Python; here they are chosen.
+// The STE lab. Numbers and sentences come from Python. This code selects those to show.
 
 import { clamp, draw, focus, keepKeys, leadTo, listen, make, Questions, shownValue, write } from "../kit/kit.js";
 import { FRAME, Plot } from "../kit/plot.js";
 import { initialize } from "../kit/saving.js";
 
-// The training of the STE lab: the losses of all nets, and the map of what each decides.
+// The training in the STE lab: the losses of all nets, and a map of each net's decisions.
 
-const MOST_LOSS = 0.85; // ln 2 = 0.69 is the loss of a net that knows nothing
-const LOOKS = 5; // ways in which estimators are drawn (widget.css)
+const MOST_LOSS = 0.85; // ln 2 = 0.69 is the loss of a net that has learned nothing
+const LOOKS = 5; // number of line styles for the estimators (widget.css)
 const lookOf = (i) => `ac-ste-look${i % LOOKS}`;
 
 /** One net: its name, the map of its decisions with the points on it, and its result. */
@@ -49,7 +49,7 @@ class NetCard {
   }
 }
 
-/** All nets, with the controls that start and stop them. `act` holds what the reader can do. */
+/** All nets, with the controls that start and stop their training. `act` contains the reader's actions. */
 class RaceView {
   constructor(board, act) {
     Object.assign(this, { board, act, cards: [] });
@@ -64,8 +64,8 @@ class RaceView {
       this.controls(), this.rest, this.notice, make("div", { className: "ac-ste-columns" }, losses, this.deck));
   }
 
-  /** Paint the maps when the page shows them, which is when their colors are known, and anew when
-      the notebook's theme changes. */
+  /** Paint the maps when the page shows them, because their colors are unknown before. Paint them again
+      when the notebook's theme changes. */
   followTheme(repaint) {
     this.shown = new ResizeObserver(repaint);
     this.shown.observe(this.element);
@@ -90,7 +90,7 @@ class RaceView {
     return make("div", { className: "ac-controls" }, this.train, this.place.row, this.seed.row, this.told);
   }
 
-  /** Make a card for each estimator; the maps stay empty until something is trained. */
+  /** Create a card for each estimator. The maps remain empty until the nets are trained. */
   deal(estimates) {
     this.plot.layer.replaceChildren();
     this.plot.drawn.clear();
@@ -107,7 +107,7 @@ class RaceView {
     });
     const idle = step ? `Train again` : "Train";
     this.train.textContent = training ? "Stop" : idle;
-    // A screen reader would read a running count fifty times, so only its ends are announced.
+    // A screen reader would read the running count fifty times, so announce only the start and the end.
     this.told.setAttribute("aria-live", training && step < steps ? "off" : "polite");
     write(this.told, told);
     this.rest.textContent = step ? rest : "Which of these will learn? They have the same start and the same points. Only backward differs.";
@@ -124,14 +124,14 @@ class RaceView {
   }
 }
 
-/** A labeled <select>. */
+/** Create a labeled <select>. */
 function chooser(label, options, onChoose) {
   const choice = make("select", { "aria-label": label }, ...options.map(([value, text]) => make("option", { value, text })));
   choice.addEventListener("change", () => onChoose(choice.value));
   return { row: make("label", { className: "ac-ste-chooser" }, `${label} `, choice), choice };
 }
 
-/** The colors of the two classes as the theme has them: [[r, g, b], [r, g, b]]. */
+/** Return the theme's colors for the two classes: [[r, g, b], [r, g, b]]. */
 function classColors(element) {
   const style = getComputedStyle(element);
   return ["--ac-ste-zero", "--ac-ste-one"].map((name) => {
@@ -142,7 +142,7 @@ function classColors(element) {
 
 const BUSY = "The kernel has not answered. If it is busy, try again later. " +
   "If it was restarted, run the cell again.";
-const CAP = 0.6; // what leaves the plot is drawn no farther out than this part of its height
+const CAP = 0.6; // outside the plot, a curve continues for at most this fraction of the height
 
 /** The two plots: forward with the surrogate, and the gradient. */
 class Curves {
@@ -167,7 +167,7 @@ class Curves {
       plot.element, sum);
   }
 
-  /** Draw all that stays while x moves. */
+  /** Draw everything that does not depend on x. */
   show({ view, heights, steepest, staircases, estimates }, shown, width) {
     const estimate = estimates[shown], stairs = staircases[estimate.staircase], look = lookOf(shown);
     this.element.setAttribute("data-look", shown % LOOKS);
@@ -187,14 +187,14 @@ class Curves {
     return points.map(([x, y]) => [x, y === null ? null : clamp(y, low - room, high + room)]);
   }
 
-  /** At a jump the derivative is no number: an arrow that leaves the plot. */
+  /** Return an arrow that leaves the plot for each jump, where the derivative does not exist. */
   arrows(jumps, top) {
     const plot = this.backward;
     return draw("g", { class: "ac-ste-jump" }, ...jumps.map((x) => draw("path", {
       d: `M${plot.px(x)} ${plot.py(0)}V${plot.py(top) + 9}m-5 3l5 -11l5 11z` })));
   }
 
-  /** Put the marks where x stands. */
+  /** Move the marks to the current x. */
   place(x, value, gradient, width) {
     for (const [plot, y, text] of [[this.forward, value, value], [this.backward, gradient, `∂ ${gradient}`]]) {
       plot.put("window", width ? this.band(plot, x, width) : null);
@@ -205,7 +205,7 @@ class Curves {
     }
   }
 
-  /** The chord of the staircase over x ± width, from its lower end. */
+  /** Draw the chord of the staircase over x ± width. `foot` is its y at x - width. */
   chord(x, foot, slope, width) {
     const far = foot + 2 * width * Number(slope), ends = [[x - width, foot], [x + width, far]];
     this.forward.curve("chord", width ? ends : [], "ac-curve ac-ste-own");
@@ -217,7 +217,8 @@ class Curves {
   }
 }
 
-/** A labeled slider over the places of a list; `onMove(index)` at each, `onRest()` when it is left. */
+/** A labeled slider over the elements of a list. `onMove(index)` runs for each new position, and
+    `onRest()` when the slider is released. */
 class Places {
   constructor(label, onMove, onRest) {
     this.range = make("input", { type: "range", min: 0, step: 1, "aria-label": label });
@@ -235,7 +236,7 @@ class Places {
   }
 }
 
-/** All together. */
+/** The whole lab. */
 class SteLab {
   constructor(model, element) {
     this.model = model;
@@ -275,7 +276,7 @@ class SteLab {
   get sweep() { return this.model.get("sweep"); }
   get shown() { return Math.max(0, this.sweep.estimates.findIndex(({ name }) => name === this.surrogate)); }
 
-  /** Another quantizer: choices, cards and curves anew. */
+  /** Rebuild the menus, cards and curves for another quantizer. */
   swept() {
     const { quantizers, name, estimates } = this.sweep;
     this.questions.answered();
@@ -293,7 +294,7 @@ class SteLab {
     this.progressed();
   }
 
-  /** Take the state over from the model and draw everything. */
+  /** Read the state from the model, and draw everything. */
   paint() {
     const { sweep, model } = this;
     this.surrogate = model.get("surrogate");
@@ -317,7 +318,7 @@ class SteLab {
     this.move();
   }
 
-  /** Show what holds at x. */
+  /** Show the numbers and sentences for the current x. */
   move() {
     const { sweep, at, wide } = this, { words } = sweep, estimate = sweep.estimates[this.shown];
     const stairs = sweep.staircases[estimate.staircase];
@@ -354,7 +355,7 @@ class SteLab {
     this.rest();
   }
 
-  /** Tell the kernel where everything stands; the picture that is saved shows that. */
+  /** Send the current state to the kernel, because the saved picture shows it. */
   rest() {
     const { xs, widths } = this.sweep;
     this.tell({ surrogate: this.surrogate, x: xs[this.at], width: widths[this.wide] });
@@ -366,7 +367,7 @@ class SteLab {
     if (news.length) this.model.save_changes();
   }
 
-  /** What only the kernel can answer: another quantizer, place or start. */
+  /** Ask for something that only the kernel can compute: another quantizer, place or random start. */
   ask(state) {
     this.questions.ask(() => this.tell(state));
   }
@@ -380,7 +381,7 @@ class SteLab {
   }
 
   halt() {
-    this.questions.stop(); // a stop needs no answer
+    this.questions.stop(); // a request to stop needs no answer
     this.tell({ training: false });
   }
 

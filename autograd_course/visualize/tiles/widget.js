@@ -1,28 +1,28 @@
-// The attention tiles widget. Words and numbers are made in Python.
+// The attention tiles widget. Python writes all words and numbers.
 
 import { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
-// The picture of tiled attention: the score matrix in tiles, the operands next to it, the sums.
+// The picture of tiled attention: the score matrix in tiles, with the operands and the sums next to it.
 
 const TILES = {
   strip: 26, gap: 4, head: 18, number: 40, factor: 52, bar: 68, sum: 42, wide: 256, tall: 300, // viewBox units
-  wider: 330, // the matrix where rows are too low for figures
-  least: 5, most: 32, // sides of a cell
-  texted: 24, figured: 12, // from this side on a cell has a number, and a row its figures
-  parts: 1000, // of a full bar
+  wider: 330, // the width of a matrix whose rows are too low for numbers
+  least: 5, most: 32, // minimum and maximum side of a cell
+  texted: 24, figured: 12, // minimum cell sizes for numbers in the cells, and for numbers next to the rows
+  parts: 1000, // number of parts in a full bar
 };
 
-// The numbers in a row's columns, by their names; the third column is the factor's.
+// The names of the numbers in a row's columns. The third column contains the factor.
 const COLUMNS = [["m"], ["ℓ", "D"], [], ["L"]];
 
-/** Change only what is new: each change of an SVG's style is laid out anew. */
+/** Set an attribute only if it differs, because each change of an SVG's style causes a new layout. */
 const assign = (element, name, value) => {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 };
 
-/** Paths for rows of digits 0 … 8, a path a digit; `across` puts rows of digits into columns. */
+/** Return a path for each digit in rows of digits from 0 to 8. With `across`, the rows become columns. */
 function heated(rows, x, y, width, height, across = false) {
   const paths = {}, fine = (number) => Math.round(100 * number) / 100;
   const cell = `h${fine(width)}v${fine(height)}h${-fine(width)}z`;
@@ -30,11 +30,11 @@ function heated(rows, x, y, width, height, across = false) {
     const [left, top] = across ? [i, j] : [j, i];
     paths[digit] = `${paths[digit] ?? ""}M${fine(x + left * width)} ${fine(y + top * height)}${cell}`;
   }));
-  delete paths[0]; // nothing to see
+  delete paths[0]; // zero is invisible
   return Object.entries(paths).map(([digit, d]) => draw("path", { class: `ac-tiles-heat ac-tiles-${digit}`, d }));
 }
 
-/** One tensor in blocks next to the matrix: a token is a row at the sides, and a column on top. */
+/** One tensor in blocks next to the matrix. A token is a row at the sides, and a column on top. */
 class Strip {
   constructor(name, label, blocks, { x, y, cell, across = false }) {
     Object.assign(this, { name, label, cell, across, x, y });
@@ -60,7 +60,7 @@ class Strip {
     return { box, values, rows: stop - start, shown: null, element: draw("g", {}, values, rim) };
   }
 
-  /** Show a block's values, or nothing while there are none. */
+  /** Show a block's values, or nothing if it has no values yet. */
   fill(index, rows) {
     const block = this.blocks[index];
     if (block.shown === rows) return;
@@ -76,8 +76,8 @@ class Strip {
   }
 }
 
-/** What one query keeps between tiles: numbers, the last factor, and a bar made of its parts; `ends`
-    are the right ends of the columns. `begin` is shown before its first tile. */
+/** What one query keeps between tiles: numbers, the last factor, and a bar that consists of parts. `ends`
+    are the right ends of the columns. `begin` is shown before the query's first tile. */
 class Row {
   constructor(ends, y, height, bar, begin) {
     Object.assign(this, { y, height, from: bar, bars: [], begin });
@@ -127,7 +127,7 @@ class Row {
   }
 }
 
-// The score matrix in tiles, and everything around it in its place.
+// The score matrix in tiles, with everything around it.
 
 class Matrix {
   constructor(onTile) {
@@ -228,7 +228,7 @@ class Matrix {
     this.rule, ...this.heads, ...this.rows.map(({ element }) => element)));
   }
 
-  /** Show the state after a step; `now` is its frame, with what earlier frames have left. */
+  /** Show the state after a step. `now` is its frame, combined with the results of earlier frames. */
   paint(now) {
     const back = sideOf(now) === "backward";
     this.element.classList.toggle("ac-tiles-back", back);
@@ -241,7 +241,7 @@ class Matrix {
     this.describe(now.figures);
   }
 
-  /** Give the numbers of the rows to screen readers. */
+  /** Describe the numbers of the rows for screen readers. */
   describe(figures) {
     const told = Object.entries(this.figured ? figures : {}).map(([row, { texts }]) =>
       `row ${row}: ${Object.entries(texts).map(([name, text]) => `${name} = ${text}`).join(", ")}`);
@@ -285,9 +285,9 @@ class Matrix {
 }
 
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward", end: "End" };
-const HURRY = { few: 1500, many: 500, manySteps: 60 }; // milliseconds a step when playing
+const HURRY = { few: 1500, many: 500, manySteps: 60 }; // milliseconds per step while playing
 
-/** Add frames up to a step (Python has the same for the picture). */
+/** Combine the frames up to a step. Python does the same for the picture. */
 function upTo({ frames }, step) {
   const state = { figures: {}, filled: {}, trail: [] };
   for (const frame of frames.slice(0, step + 1)) {
@@ -301,7 +301,7 @@ function upTo({ frames }, step) {
 
 const sideOf = ({ phase }) => (phase === "backward" || phase === "end" ? "backward" : "forward");
 
-/** The memory of a tile, compared with the whole matrix as one tile. */
+/** The memory that a tile needs, compared with the full matrix as a single tile. */
 class Memory {
   constructor() {
     this.turn = this.row("this tile");
@@ -314,7 +314,7 @@ class Memory {
 
   row(label) {
     const square = make("i", { className: "ac-tiles-square" }), rest = make("i", { className: "ac-tiles-rest" });
-    const size = make("strong"); // an output element would be announced at each step
+    const size = make("strong"); // a screen reader would announce an output element at each step
     const track = make("span", { className: "ac-tiles-track", "aria-hidden": "true" }, square, rest);
     return { square, rest, size, line: make("div", {}, make("span", { text: label }), track, size) };
   }
@@ -334,7 +334,7 @@ class Memory {
   }
 }
 
-/** All together: keeps the step and the choice, plays, and talks to the model. */
+/** The whole widget. It keeps the step and choices, plays the steps, and communicates with the model. */
 class AttentionView {
   constructor(model, element) {
     this.model = model;
@@ -405,7 +405,7 @@ class AttentionView {
     this.player.place(this.step, this.last);
   }
 
-  /** Select another run, and go to the same place in it. */
+  /** Select another run, and go to the corresponding step in it. */
   choose(changed) {
     this.player.pause();
     const { story, step } = this;
@@ -421,7 +421,7 @@ class AttentionView {
     this.model.save_changes();
   }
 
-  /** Go to the visit of a tile, in the current phase. */
+  /** Go to the step at which the current phase processes a tile. */
   visit(row, column) {
     const phase = this.matrix.element.classList.contains("ac-tiles-back") ? "backward" : "forward";
     const step = this.story.frames.findIndex((frame) =>
@@ -443,7 +443,8 @@ class AttentionView {
   }
 }
 
-/** The step of another run with the same pair in the same phase, or else as far along. */
+/** Return the step of another run whose tile contains the same query and key in the same phase. If there is
+    none, return the step at the same fraction of the run. */
 function counterpart(from, step, to) {
   const { phase, kind, tile } = from.frames[step], pair = tile && [from.rows[tile[0]][0], from.columns[tile[1]][0]];
   const holds = (one) => one && [to.rows[one[0]], to.columns[one[1]]].every(

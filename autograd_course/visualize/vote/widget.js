@@ -1,4 +1,4 @@
-// A vote. All words come from Python, text as blocks and spans.
+// A vote. All words come from Python, which sends text as blocks and spans.
 
 import { keepKeys, listen, make, Questions, resting, write } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";
@@ -6,7 +6,7 @@ import { told } from "../kit/told.js";
 
 let votes = 0; // for ids that are unique on the whole page
 
-/** One option: a button, and behind its text whether it was chosen and is right. */
+/** One option: a button with its text, and a mark that says whether it was chosen and is right. */
 class Option {
   constructor({ letter, right, text }, onClick) {
     Object.assign(this, { letter, right });
@@ -17,13 +17,13 @@ class Option {
     this.element.addEventListener("click", () => onClick(letter));
   }
 
-  /** Lock the option once there is a vote; the button keeps the focus. */
+  /** Lock the option after the vote. The button keeps the focus. */
   lock(chosen) {
     resting(this.element, Boolean(chosen));
     this.element.setAttribute("aria-pressed", chosen === this.letter);
   }
 
-  /** Say whose vote it was and, if the answer is shown, whether the option is right. */
+  /** Mark the reader's own vote and, if the answer is shown, whether the option is right. */
   tell(chosen, shown, words) {
     const mine = chosen === this.letter, judged = shown && (mine || this.right);
     const verdict = this.right ? words.isRight : words.isWrong;
@@ -64,7 +64,7 @@ class Vote {
     element.append(this.root);
   }
 
-  /** The vote that counts, or the one that the kernel has not yet answered. */
+  /** Return the stored vote, or the vote that the kernel has not answered yet. */
   get chosen() { return this.model.get("kept").chosen || this.model.get("chosen"); }
 
   choose(letter) {

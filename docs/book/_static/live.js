@@ -1,11 +1,12 @@
-// The widgets of the lessons, on a page without a kernel. Each one loads when it scrolls into view:
-// its script (live/flow.js), and its state as the lesson's run has left it (live/01_template-3.js).
-// Until then, and without JavaScript, the page shows the picture. No file comes from another host.
+// The lessons' widgets, on a page without a kernel. When a widget scrolls into view, the page loads its
+// script (such as live/flow.js) and its state at the end of a run of the lesson (such as
+// live/01_template-3.js). Until then, and without JavaScript, the page shows a picture of the widget. No
+// file comes from another host.
 
 (() => {
-  const HOME = new URL("..", document.currentScript.src); // of the site
-  const AHEAD = "900px"; // below the window, where a widget begins to load
-  const TRAINING = 1500, PARTS = 15; // milliseconds and pictures of a training that is played again
+  const HOME = new URL("..", document.currentScript.src); // the root of the site
+  const AHEAD = "900px"; // a widget loads when it is this far below the window
+  const TRAINING = 1500, PARTS = 15; // the duration in milliseconds and the number of pictures of a replayed training
   const ALONE = "On this page, one input moves at a time: the others have their first values again.";
 
   const widgets = new Map(), packed = new Map(), loading = new Map();
@@ -14,7 +15,7 @@
     state: (id, text) => packed.set(id, text),
   };
 
-  // --- Files: scripts, because a page that was opened from a folder can load nothing else ----------
+  // --- Files. They are scripts, because a page opened from a folder can load nothing else ----------
 
   function load(name) {
     if (!loading.has(name)) loading.set(name, new Promise((resolve, reject) => {
@@ -34,7 +35,7 @@
     return JSON.parse(await new Response(stream).text());
   }
 
-  /** Apply what `changes` in tools/book/live.py has written. */
+  /** Apply a patch from `changes` in tools/book/live.py. */
   function patched(before, patch) {
     if ("=" in patch) return patch["="];
     const after = Array.isArray(before) ? [...before] : { ...before };
@@ -42,7 +43,7 @@
     return after;
   }
 
-  // --- What a browser keeps of the reader's answers ------------------------------------------------
+  // --- The reader's answers, which the browser stores ----------------------------------------------
 
   const kept = {
     get: (key) => {
@@ -52,7 +53,7 @@
         return null;
       }
     },
-    /** Return what to tell the reader: nothing, or that the answer is lost. */
+    /** Return a message for the reader, which is empty if the answer is stored. */
     set: (key, value) => {
       try {
         localStorage.setItem(`autograd_course ${key}`, JSON.stringify(value));
@@ -63,10 +64,10 @@
     },
   };
 
-  // --- The model that anywidget promises to a widget -----------------------------------------------
+  // --- The model that a widget expects from anywidget ----------------------------------------------
 
   class Model {
-    /** `hear(model, names)` gets what the widget has changed, where a kernel would. */
+    /** `hear(model, names)` receives the widget's changes in place of a kernel. */
     constructor(state, hear) {
       Object.assign(this, { state, hear, heard: {}, changed: new Set() });
     }
@@ -82,10 +83,10 @@
     save_changes() {
       const names = [...this.changed];
       this.changed.clear();
-      setTimeout(() => this.hear(this, names)); // an answer never comes before its question has ended
+      setTimeout(() => this.hear(this, names)); // an answer must not arrive before the caller of this method has finished
     }
 
-    /** Take over what a kernel would send: all at once, and then say so. */
+    /** Set values as if a kernel had sent them: first set all of them, and then notify the listeners. */
     update(values) {
       const news = Object.keys(values).filter((name) => this.state[name] !== values[name]);
       for (const name of news) this.state[name] = values[name];
@@ -98,17 +99,17 @@
     send() { this.hear(this, ["custom message"]); }
   }
 
-  // --- What answers in the place of a kernel --------------------------------------------------------
+  // --- Replacements for the kernel -----------------------------------------------------------------
 
   const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
   const sameNames = (one, other) => same(Object.keys(one).sort(), Object.keys(other).sort());
   const equal = (one, other) => sameNames(one, other) && Object.keys(one).every((name) => one[name] === other[name]);
 
-  /** Each kind: ({state, answers, refuse}) => hear. `answers()` finds what the lesson's run has found out. */
+  /** By kind of widget: ({state, key, answers, refuse}) => hear. `answers()` loads the recorded answers. */
   const kernels = {
     flow({ state, answers, refuse }) {
       const given = state.numbers.answers;
-      let folded = state; // as the modules now are
+      let folded = state; // the state for the modules that are folded now
       const numbersAt = (at) => {
         const [name, ...more] = Object.keys(given).filter((each) => at[each] !== given[each]);
         if (!name) return folded.numbers;
@@ -219,7 +220,7 @@
     },
   };
 
-  // --- A prediction, which in a notebook is a number in the code -----------------------------------
+  // --- Predictions, which are numbers in the code of a notebook ------------------------------------
 
   function prediction(place, { outcome, words }, key) {
     const add = (tag, attributes) => Object.assign(document.createElement(tag), attributes);
@@ -256,7 +257,7 @@
 
   const dressed = new Set(), sheets = new Map();
 
-  /** Give a view the colors of the page, light or dark. */
+  /** Give a widget the page's colors, light or dark. */
   function dress(root) {
     root.dataset.jpThemeLight = document.documentElement.dataset.theme !== "dark";
   }
@@ -281,7 +282,7 @@
 
   async function render(place, kind, id, key, state) {
     const needs = place.querySelector(".needs-kernel"), host = document.createElement("div"), root = document.createElement("div");
-    const shadow = host.attachShadow({ mode: "open" }); // the page's style sheets stay outside
+    const shadow = host.attachShadow({ mode: "open" }); // the page's style sheets do not apply inside
     shadow.adoptedStyleSheets = [sheet(kind)];
     shadow.append(root);
     root.style.cssText = "--jp-layout-color0: var(--pst-color-background); --jp-ui-font-color1: var(--pst-color-text-base)";

@@ -1,4 +1,4 @@
-"""A class's needs besides verdicts: a roster, deadlines, and files for Canvas and Moodle."""
+"""What a class needs besides verdicts: a roster, deadlines, and files for Canvas and Moodle."""
 
 from __future__ import annotations
 

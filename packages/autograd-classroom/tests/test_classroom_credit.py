@@ -1,5 +1,6 @@
-"""Partial credit: what a fault costs, and how it is explained. Also tests the warnings below
-"passed".
+"""Partial credit: how many points a fault costs, and how the report explains it.
+
+The tests also cover the warnings below "passed".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""For every kind of evidence that arrives, the judge gives a verdict or refuses it by name."""
+"""The judge gives a verdict on any evidence that arrives, or refuses it with UnansweredError."""
 
 from __future__ import annotations
 

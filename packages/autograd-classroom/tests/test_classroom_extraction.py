@@ -1,4 +1,4 @@
-"""Extract the answers from submissions, whatever happened to the notebook on its way."""
+"""Answers are extracted from submissions, even if a notebook was changed or damaged."""
 
 from __future__ import annotations
 

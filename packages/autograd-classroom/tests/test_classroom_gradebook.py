@@ -1,4 +1,4 @@
-"""The gradebook loses nothing and grades nothing twice, whatever happens to the writer."""
+"""The gradebook loses nothing and grades nothing twice, even if a writer fails or is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grade a class: each piece of code is judged once, on the same inputs, even if processes die."""
+"""Grade a class: each piece of code is judged once, on its own inputs, even if processes die."""
 
 from __future__ import annotations
 

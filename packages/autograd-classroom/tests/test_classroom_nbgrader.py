@@ -1,4 +1,4 @@
-"""nbgrader itself, with a missing or broken part. It never runs a student's code."""
+"""nbgrader never runs a student's code, even if the course or the sandbox is broken or missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classroom on other platforms: nbgrader, Gradescope and GitHub. Also reproduced verdicts."""
+"""The classroom on other platforms: nbgrader, Gradescope and GitHub. Verdicts are reproducible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Second derivatives, transforms and torch.compile: what diagnose promises besides their rules."""
+"""Second derivatives, transforms and torch.compile: what diagnose promises apart from rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every rule reports its wrong Functions first, and no similar right Function."""
+"""Every rule is the first to report its wrong Functions, and reports no similar right Function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State that a subject can reach besides its arguments: found, lent in float64, and restored."""
+"""State that code can reach besides its arguments: it is found, cast to float64, and restored."""
 
 from __future__ import annotations
 

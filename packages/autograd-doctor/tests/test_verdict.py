@@ -1,4 +1,4 @@
-"""How a verdict comes about: a second run, points near kinks, and limits on time and memory."""
+"""How diagnose reaches a verdict: a second run, points near kinks, limits on time and memory."""
 
 from __future__ import annotations
 

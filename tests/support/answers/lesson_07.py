@@ -409,7 +409,7 @@ class CouplingOfInputs(Function):
 
 
 class CouplingOfCopies(combined(SOLVED["Coupling"])):  # type: ignore[misc]
-    """Saves copies of the outputs, which take as many bytes again."""
+    """Saves copies of the outputs, which take the same number of bytes again."""
 
     @staticmethod
     def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:

@@ -320,7 +320,7 @@ def unfinished_forward(ctx: Any, x: Any, W: Any) -> Any:
 
 
 class EquilibriumRunAgain(EquilibriumOfTheLesson):
-    """Runs and records the solver again in backward, which takes just as much memory."""
+    """Runs and records the solver again in backward, which takes the same amount of memory."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:

@@ -17,7 +17,7 @@ _KEPT = ROOT / "build" / "hypothesis"
 
 
 def examples(count: int) -> settings:
-    """Run the same ``count`` examples each time. A deep run tries many times as many new ones.
+    """Run the same ``count`` examples each time. A deep run tries many more, which are new.
 
     Only a deep run shrinks failing examples, because this takes minutes.
     """

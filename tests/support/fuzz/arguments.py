@@ -1,4 +1,4 @@
-"""Arguments that nobody should pass to a Function, but somebody will."""
+"""Arguments that users should not pass to a Function, but sometimes do."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ BUGS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """The inputs are joined and sent through the chain. ``skipped`` is a piece without its vjp."""
+    """A chain of pieces for the joined inputs. Backward leaves out the vjp of piece ``skipped``."""
 
     chain: tuple[Piece, ...]
     join: Join | None = None

@@ -20,7 +20,7 @@ _VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 def examined(fn: Any, inputs: Any, **options: Any) -> Diagnosis | str:
-    """Check the promises. Return the diagnosis, or the sentence that refuses one."""
+    """Check the promises. Return the diagnosis, or the sentence with which diagnose refuses one."""
     prepare()  # PyTorch's first imports add a warning filter
     before, begun = snapshot(inputs), time.process_time()
     try:

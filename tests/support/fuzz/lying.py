@@ -24,7 +24,7 @@ Lie = Callable[[Frame], Frame]
 
 @dataclass(frozen=True)
 class Liar:
-    """A ``Sandbox`` with a submitted ``answer``. ``lie`` changes the reply number ``at``."""
+    """A ``Sandbox`` with a submitted ``answer``. ``lie`` changes reply number ``at``."""
 
     answer: Any
     lie: Lie

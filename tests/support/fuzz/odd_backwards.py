@@ -1,4 +1,4 @@
-"""Odd backward methods that nobody should write. Each name says what is odd."""
+"""Odd backward methods that users should not write. Each name says what is odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd forward methods that nobody should write. Each name says what is odd."""
+"""Odd forward methods that users should not write. Each name says what is odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd Functions that nobody should write, with an odd forward, backward or combination."""
+"""Odd Functions that users should not write, with an odd forward, backward or combination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile every kernel for GPUs that need not be here. Print how much shared memory each needs."""
+"""Compile every kernel for GPUs that may be missing. Print how much shared memory each needs."""
 
 import warnings
 

@@ -118,7 +118,7 @@ def _failed(item: pytest.Item, following: pytest.Item | None) -> bool:
 
 
 def _share(answers: list[Answer]) -> None:
-    """Give all value rules the same reached functions, as the first one computes for all."""
+    """Give all value rules the same reached functions, because the first one computes for all."""
     of_value = [answer for answer in answers if answer.rule.family == "values"]
     for answer in of_value:
         others = (other.reached for other in of_value if other.evidence is answer.evidence)

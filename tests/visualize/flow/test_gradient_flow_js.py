@@ -1,4 +1,4 @@
-"""The widget in a real browser, in a bare page: what a learner sees, hears and presses."""
+"""The widget in a real browser, on a bare page: what a learner sees, hears and presses."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The Function lab in a real browser, in a bare page: dragging, stepping and asking the kernel."""
+"""The Function lab in a real browser, on a bare page: dragging, stepping and asking the kernel."""
 
 import re
 from collections.abc import Iterator

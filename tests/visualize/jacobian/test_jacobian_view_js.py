@@ -1,4 +1,4 @@
-"""The Jacobian view in a real browser, in a bare page: what a learner sees, hears and presses."""
+"""The Jacobian view in a real browser, on a bare page: what a learner sees, hears and presses."""
 
 from collections.abc import Iterator
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""The knowledge check in a real browser, in a bare page: what a learner reads and presses."""
+"""The knowledge check in a real browser, on a bare page: what a learner reads and presses."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The STE lab in a real browser, in a bare page: what a learner moves, chooses and sees."""
+"""The STE lab in a real browser, on a bare page: what a learner moves, chooses and sees."""
 
 import re
 from collections.abc import Iterator

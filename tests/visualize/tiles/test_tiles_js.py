@@ -1,4 +1,4 @@
-"""Attention tiles in a real browser, in a bare page: what a learner sees, hears and presses."""
+"""Attention tiles in a real browser, on a bare page: what a learner sees, hears and presses."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A vote in a real browser, in a bare page: what a learner reads and presses."""
+"""A vote in a real browser, on a bare page: what a learner reads and presses."""
 
 from collections.abc import Iterator
 

@@ -47,7 +47,7 @@ def handed_in(folder: str, exercise: str) -> Answer:
 
 
 def mistaken(wrong: Wrong) -> Answer:
-    """Return a wrong answer in the tables, as code that creates the very same object."""
+    """Return a wrong answer from the tables, as code that creates the same object."""
     lesson = CATALOGUE[wrong.exercise].lesson
     name = handed_in("solutions", wrong.exercise).name
     source = _UNPACK.format(
@@ -75,12 +75,12 @@ def _files(lesson: str) -> Iterator[tuple[str, str]]:
 
 
 def wrongs(exercise: str) -> list[Wrong]:
-    """Return the wrong answers in the tables for an exercise."""
+    """Return the wrong answers to an exercise from the tables."""
     return [wrong for wrong in WRONG if wrong.exercise == exercise]
 
 
 def named(verdict: Verdict, wrong: Wrong) -> bool:
-    """Whether the verdict on a wrong answer says what it must say."""
+    """Whether the verdict on a wrong answer contains the rule and the hint from the table."""
     found = verdict.finding
     if wrong.rule in RULES:
         return found is not None and found.rule == wrong.rule and wrong.hint in found.hint

@@ -1,4 +1,4 @@
-"""A judge that only says what the code tells it to say, so its workers start quickly."""
+"""A judge that does what the code's first line says. It runs no code, so its workers start fast."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stand:
         return json.dumps(said | {"evidence": {"seed": task["seed"]}})
 
     def told(self) -> list[str]:
-        """Return the first line of each piece of code that was begun, once for each attempt."""
+        """Return the first line of the code for each attempt to judge a piece of code."""
         begun = Path(self.folder) / "begun"
         return begun.read_text().splitlines() if begun.exists() else []
 

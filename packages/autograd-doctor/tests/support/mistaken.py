@@ -1,4 +1,4 @@
-"""Functions with a wrong step of ``forward``, or a wrong expression of ``backward``: two tables."""
+"""Functions whose ``backward`` gets a step of ``forward`` or an expression wrong: two tables."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def quantized(x: Tensor, scale: Tensor) -> Tensor:
 
 
 class ClippedEverywhere(Function):
-    """The part of x in the gradient of the scale is there for clipped values as well."""
+    """The gradient of the scale contains the term with x for clipped values too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
@@ -298,7 +298,7 @@ class ClippedEverywhere(Function):
 
 @dataclass(frozen=True)
 class WrongValue:
-    """A Function, its inputs, the wrong expression, what belongs there, and what is right then."""
+    """A Function, its inputs, the wrong expression, the right one, and what it corrects."""
 
     wrong: type[Function]
     inputs: tuple[Any, ...]
@@ -379,7 +379,7 @@ class AngleByDivision(Function):
 
 
 class OnlyOnTheExample(Function):
-    """On the example, ``x.abs()`` is ``x``, so that a step explains the gradient there alone."""
+    """A step explains the gradient only on the example, where ``x.abs()`` equals ``x``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

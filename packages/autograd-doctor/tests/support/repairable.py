@@ -1,4 +1,4 @@
-"""Functions with a mistake, and the line that the search must change: a table."""
+"""A table of Functions with a mistake, and the lines that the search must change."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ShareOfTheTotal(Function):
 
 
 class SpreadOut(Function):
-    """The length of the input is guessed, although it is stored."""
+    """Backward guesses the length of the input, even though it is stored."""
 
     @staticmethod
     def forward(x: Tensor, step: int) -> Tensor:
@@ -803,7 +803,7 @@ class Recurrence(Function):
 
 
 class MaskedMean(Function):
-    """The deviation from the mean of the elements that count."""
+    """The deviation from the mean of the elements in the mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
@@ -821,7 +821,7 @@ class MaskedMean(Function):
 
 
 class Flagged(Function):
-    """The flag of each name is that of the argument before."""
+    """Each name gets the flag of the previous argument."""
 
     @staticmethod
     def forward(ctx: Any, index: Tensor, table: Tensor, scale: Tensor) -> Tensor:
@@ -1371,7 +1371,7 @@ def gates(shape: torch.Size, seed: int) -> Tensor:
 
 
 class RowGates(Function):
-    """Each row times a random number, which backward draws again."""
+    """Multiply each row by a random number, which backward draws again."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, seed: int) -> Tensor:
@@ -1441,7 +1441,7 @@ class GatedSquare(Function):
 
 
 class Temper(Function):
-    """A softmax at a temperature, which is a single number."""
+    """A softmax with a temperature, which is a single number."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, t: Tensor) -> Tensor:
@@ -1510,7 +1510,7 @@ MISTAKES += [
 
 
 class CausalMean(Function):
-    """The mean of each value and the values before it, with ``width`` values in all."""
+    """The mean of ``width`` values: each value and the values before it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, width: int) -> Tensor:
@@ -1615,7 +1615,7 @@ MISTAKES += [
 
 
 class SortedWeights(Function):
-    """The sum of the sorted values, each times its place."""
+    """The sum of the sorted values, each multiplied by its position."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -1814,7 +1814,7 @@ class Transmittance(Function):
 
 
 class Causal(Function):
-    """A convolution by FFT, padded to twice the length in forward only."""
+    """A convolution by FFT. Only forward pads to twice the length."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, kernel: Tensor) -> Tensor:
@@ -1854,7 +1854,7 @@ class Redrawn(Function):
 
 
 class Windows(Function):
-    """Windows of an image. The counts along both sides are exchanged in backward."""
+    """Windows of an image. Backward swaps the numbers of windows along both sides."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: int) -> Tensor:
@@ -1870,7 +1870,7 @@ class Windows(Function):
 
 
 class MeanOfRows(Function):
-    """The mean of each row is subtracted, but its dim is lost in backward."""
+    """Subtract the mean of each row. Backward loses the dim of the mean."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -1947,7 +1947,7 @@ class Standardized(Function):
 
 
 class Centered(Function):
-    """Subtract the mean of the positive elements of each row from them."""
+    """Subtract the mean of a row's positive elements from these elements."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -1965,7 +1965,7 @@ class Centered(Function):
 
 
 class Peaks(Function):
-    """A peak follower. Where an element is the peak, nothing flows to the steps before."""
+    """A peak follower. At a new peak, no gradient flows to earlier steps."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, decay: float) -> Tensor:

@@ -19,7 +19,7 @@ def first_rows(
     most: int = ROWS,
     unpack: bool = False,
 ) -> list[Any]:
-    """Return the rows of a table. Only a thorough run uses the rows after the first few of a kind.
+    """Return the rows of a table. A normal run uses only the first rows of each kind.
 
     With ``unpack``, each value of a row is an argument of the test.
     """

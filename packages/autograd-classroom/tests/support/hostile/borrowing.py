@@ -1,8 +1,8 @@
 """Submissions that let PyTorch or the course do the work.
 
-The course's published Functions are not secret, and they are right. But an answer that calls them
-is not the learner's own work. The same is true of a name that was copied from a card. The sandbox
-contains none of this.
+The Functions that the course publishes are right and not secret, but an answer that calls them is
+not the learner's own work. The same applies to a name that was copied from a card. The sandbox
+contains none of these.
 """
 
 from submissions import square

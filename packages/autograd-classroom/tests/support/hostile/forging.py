@@ -1,8 +1,8 @@
 """Submissions that write to the channel themselves. Frames count as answers and are checked.
 
 A process can claim anything about itself. It may pass with right values that do not come from its
-Function, but a remark reports this. Or the grader fails, and a person sees this with the remark
-that a right answer does not make the grader fail.
+Function, but a remark reports this. If the submission makes the grader fail, a person sees this
+failure, and a remark that the grader does not fail for a right answer.
 """
 
 from autograd_course.grader.verdict import Status
@@ -40,11 +40,11 @@ while isinstance(question := read(channel), Frame):
     write(channel, desk.answered(question))
 """
 _BEGUN = "send({'submitted': 'right', 'takes': True})\n"
-_RUNS = _BEGUN * 5  # the reply to the cells, and replies that forward takes each sample
+_RUNS = _BEGUN * 5  # the replies that the cells ran, and that forward takes each sample
 
 
 def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -> Hostile:
-    """Return a wrong Square that sends these lines' messages."""
+    """Return a wrong Square that runs these lines, which send messages."""
     return Hostile(half(f"{_CHANNEL}\n{lines}"), said, "imports socket", status, wall=wall)
 
 

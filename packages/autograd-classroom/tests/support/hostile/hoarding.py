@@ -1,4 +1,4 @@
-"""Submissions that take memory no other limit counts. The kernel refuses the calls."""
+"""Submissions that take memory that no other limit counts. The kernel refuses the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submissions that try to stay. They end with the verdict, and the next one finds no trace."""
+"""Submissions that try to keep running. They end with the verdict and leave no trace."""
 
 from submissions import square
 

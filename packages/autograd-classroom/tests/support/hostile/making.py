@@ -42,5 +42,5 @@ class Hostile:
 
 
 def half(before: str, forward: str = "ctx.save_for_backward(x)\nreturn x * x") -> str:
-    """Return a wrong Square after lines that try to make it pass."""
+    """Return a wrong Square, preceded by lines that try to make it pass."""
     return square(forward, _HALF, before)

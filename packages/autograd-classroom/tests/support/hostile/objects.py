@@ -1,4 +1,4 @@
-"""Submissions that hand over objects which pretend to be something else."""
+"""Submissions that return objects that pretend to be something else."""
 
 from submissions import square
 

@@ -116,7 +116,7 @@ def _sigmoid(keep: str, get: str) -> Hostile:
 
 
 def everything(exercise: str, name: str) -> Hostile:
-    """Return the submission that fits all exercises, for one of them."""
+    """Return the submission that works for every exercise, filled in for one of them."""
     source = EVERYTHING.format(exercise=exercise, name=name)
     return Hostile(source, exercise=exercise, name=name)
 

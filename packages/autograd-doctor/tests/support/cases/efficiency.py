@@ -119,7 +119,7 @@ class Dropout(Function):
 
 
 class Softplus(Function):
-    """As plain code, it overflows for large inputs."""
+    """The same formula in plain code overflows for large inputs."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

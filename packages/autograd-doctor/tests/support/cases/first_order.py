@@ -46,7 +46,7 @@ def circular(z: Tensor, k: Tensor) -> Tensor:
 
 
 def square_with(g_of: Callable[[Tensor], Tensor]) -> type[Function]:
-    """Return the square with a backward that changes grad_output by a function."""
+    """Return the square with a backward that first applies a function to grad_output."""
     return saving(lambda x: x * x, lambda x, g: 2 * x * g_of(g))
 
 

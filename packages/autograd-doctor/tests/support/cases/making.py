@@ -53,7 +53,7 @@ def saving(f: Call, b: Call) -> type[Function]:
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return a normal sample that is the same for every order of the tests."""
+    """Return a normal sample that does not depend on the order of the tests."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 

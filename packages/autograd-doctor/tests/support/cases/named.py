@@ -1,4 +1,4 @@
-"""The value rules' names for wrong gradients, and names to avoid: a row for each branch."""
+"""The names that value rules must give or avoid for wrong gradients: a row for each branch."""
 
 from __future__ import annotations
 

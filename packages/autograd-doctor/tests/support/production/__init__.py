@@ -1,4 +1,4 @@
-"""Functions as a good engineer would write them, each with realistic bugs.
+"""Functions as a good engineer would write them, and realistic bugs in each of them.
 
 The package has one module for each subject. Every module has a table ``OPERATIONS``.
 """

@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 Call = Callable[..., Any]
 
-# Warnings that an expert would give although an author may keep the code, each with the reason.
+# Warnings that an expert would give even though the author may keep the code, with the reasons.
 ONCE = {"once-differentiable-leak": "it is once differentiable, and says so"}
 CHEAP = {"wasted-gradient": "a few element-wise operations, for a formula that reads at a glance"}
 
@@ -79,5 +79,5 @@ def changed(function: type[Function], **methods: Call) -> type[Function]:
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a standard normal sample that is the same for every order of the tests."""
+    """Return a standard normal sample that does not depend on the order of the tests."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
