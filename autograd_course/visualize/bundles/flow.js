@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,7 +142,7 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/player.js
 const $kit_player = (() => {
-// Playback of a story in steps: buttons, a scrubber, a count.
+// Playback of a story in steps, with buttons, a scrubber and a count.
 
 const { button, clamp, draw, make, resting } = $kit_kit;
 
@@ -155,12 +159,12 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
-    that opens at its end has not been told yet: the first step forward leads to its beginning. */
+/** Controls for the steps 0 … last. `onStep(step)` goes to a step, and `place` shows the current step.
+    If a story opens at its last step, the first step forward leads to the beginning. */
 class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
-    this.pace = pace; // milliseconds a step when playing
+    this.pace = pace; // milliseconds per step while playing
     this.step = this.last = 0;
     this.untold = true;
     this.build();
@@ -189,7 +193,7 @@ class Player {
       make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
   }
 
-  /** Mark under the scrubber how many steps go forward, and how many back. */
+  /** Show below the scrubber which part of the steps is forward, and which part is backward. */
   phases(forward, backward) {
     this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
       make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
@@ -206,7 +210,7 @@ class Player {
     resting(this.next, step === last && !this.untold);
   }
 
-  /** The reader goes somewhere: what plays, stops. */
+  /** Go to the step that the reader has chosen, and stop playing. */
   go(step) {
     this.pause();
     this.untold = false;
@@ -241,7 +245,7 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  /** Return the keys that work everywhere in the widget, without those that the target itself needs. */
   keys(target) {
     if (target.matches("input, select")) return {};
     const steps = {
@@ -257,13 +261,13 @@ return { Player };
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -273,7 +277,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -284,14 +288,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -301,15 +305,15 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // flow/widget.js
-// The widget: one flow, or several side by side, stepped together. Keeps the step and talks to the
-// model.
+// The gradient flow widget: one flow, or several side by side with shared steps. It keeps the current
+// step and communicates with the model.
 
 const {
   button, clamp, draw, fadeEdges, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
@@ -317,12 +321,12 @@ const {
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
 
-// Marks and heat maps as marks.py writes them: "-63" is a negative gradient whose mark
-// is 63 % long, "aB." are three cells.
+// Marks and heat maps in the format of marks.py: "-63" is a negative gradient whose mark has 63 % of the
+// full length, and "aB." is three cells of a heat map.
 
 const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broken" };
 const EDGE = { thin: 1, thick: 4 }; // pixels
-const DEPTH = 6; // levels of a heat map's cells on each side of zero
+const DEPTH = 6; // number of shades in a heat map for each sign
 
 const KEYS = "▸ marks a folded module. Click it or press Enter to unfold it; press Backspace to fold it. " +
   "The left and right arrows step, and the up and down arrows move between nodes. Enter opens a node, " +
@@ -335,20 +339,20 @@ function look(element, mark) {
   element.classList.add(`agf-${LOOKS[mark[0]]}`);
 }
 
-/** Draw an edge as thick as its gradient is large, in the look of its sign. */
+/** Style an edge: its width shows the size of its gradient, and its color and dashes show the sign. */
 function weigh(link, mark) {
   look(link, mark);
   link.style.strokeWidth = EDGE.thin + (EDGE.thick - EDGE.thin) * lengthOf(mark);
 }
 
-/** Draw a card's bar as long as its gradient is large. */
+/** Draw a card's bar, whose length shows the size of the gradient. */
 function measure(gauge, mark) {
   const [begin, y, end] = gauge.dataset.full.split(" ").map(Number);
   look(gauge, mark);
   gauge.setAttribute("d", `M${begin} ${y}H${begin + lengthOf(mark) * (end - begin)}`);
 }
 
-/** Let a card or a factor bear the sign that it differs from its counterpart in another flow. */
+/** Add a ≠ to a card or factor if it differs from its counterpart in another flow, or else remove the ≠. */
 function mark(element, differs) {
   const there = element.querySelector(".agf-unlike");
   element.classList.toggle("agf-differs", differs);
@@ -361,7 +365,7 @@ function mark(element, differs) {
     draw("text", { x, y: y + 4.5, text: "≠" })));
 }
 
-/** Draw a heat map, one path for each level; negative cells bear a dash. */
+/** Draw a heat map with one path for each shade. Negative cells have a dash. */
 function heatMap(code, columns, side) {
   const paths = new Map(), dashes = [];
   [...code].forEach((letter, i) => {
@@ -382,7 +386,7 @@ function shade(letter) {
   return { className: `agf-cell agf-${name}`, "fill-opacity": opacity.toFixed(2) };
 }
 
-/** The key to the signs. */
+/** Create the key that explains the signs. */
 function signsKey(compared) {
   const samples = [
     ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner and shorter: smaller |∂| (log scale)"],
@@ -402,20 +406,20 @@ function signsKey(compared) {
   return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
 }
 
-// The picture of a gradient flow. All words and numbers are made in Python (describe.py): a template
-// such as "∂ {4}" is filled with texts[4]. Here they are only shown, hidden and exchanged.
+// The picture of a gradient flow. Python (describe.py) writes all words and numbers. This code only
+// shows, hides and replaces them: in a template such as "∂ {4}", it replaces {4} with texts[4].
 
-const PULSE = 600; // milliseconds that a pulse travels along an edge
-const CALM = 0.25; // the picture scrolls when a node is farther from its middle than this part of it
-const LETTER = 12 * 0.61, ASIDE = 8; // pixels of a factor's letter, and beside them all (layout.py)
-const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is 11 px high
+const PULSE = 600; // milliseconds that a pulse takes to travel along an edge
+const CALM = 0.25; // scroll if the distance from the node to the center exceeds this fraction of the view
+const LETTER = 12 * 0.61, ASIDE = 8; // pixels: the width of a factor's letter, and its text's padding (layout.py)
+const SCALE = { least: 0.25, most: 2, legible: 11 / 12, factor: 1.25 }; // legible: 12 px text is shown at 11 px
 
-/** Which values and gradients are visible, pulses, zoom, and the roving focus. */
+/** The picture of one flow: its visible values and gradients, its pulses, its zoom and its roving focus. */
 class Drawing {
   constructor(onOpen) {
     this.frame = fadeEdges(make("div", { className: "agf-view" }));
     this.onOpen = onOpen;
-    this.scale = null; // null: chosen by the width
+    this.scale = null; // null: derived from the width
     this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.frame);
     this.frame.addEventListener("click", (event) => this.clicked(event));
@@ -432,7 +436,7 @@ class Drawing {
     this.frame.replaceChildren(this.svg);
     this.svg.querySelector("title").remove(); // its tooltip would cover the cards
     const all = (selector) => [...this.svg.querySelectorAll(selector)];
-    this.reading = all("[data-node]"); // from rank to rank, as the picture is read
+    this.reading = all("[data-node]"); // in reading order, rank by rank
     this.cards = [];
     for (const card of this.reading) this.cards[card.dataset.node] = card;
     this.links = all(".agf-link");
@@ -462,7 +466,7 @@ class Drawing {
     }
   }
 
-  /** Mark what differs from another flow, as Python writes it: "1 4/0" are two nodes and an edge. */
+  /** Mark the differences from another flow. In Python's format, "1 4/0" is nodes 1 and 4, and edge 0. */
   compare(code) {
     const [nodes, edges] = code.split("/").map((part) => new Set(part ? part.split(" ").map(Number) : []));
     this.unlike = nodes;
@@ -470,7 +474,7 @@ class Drawing {
     this.factors.forEach((factor, edge) => mark(factor, edges.has(edge)));
   }
 
-  /** Show the state after `step`, and keep which values and gradients are known by then. */
+  /** Show the state after `step`, and remember which values and gradients are known by then. */
   paint(step, fill) {
     const { steps } = this.view;
     [this.active] = steps[step].nodes;
@@ -508,7 +512,7 @@ class Drawing {
     });
   }
 
-  /** Let a pulse travel along each edge of a step: with the arrows forward, against them back. */
+  /** Send a pulse along each edge of a step: with the arrow in forward, and against it in backward. */
   pulse({ edges, phase }) {
     this.svg.querySelectorAll(".agf-pulse").forEach((pulse) => pulse.remove());
     if (still()) return;
@@ -531,7 +535,7 @@ class Drawing {
     move(begun);
   }
 
-  /** Scroll the node into the middle, unless it is near it. */
+  /** Scroll the node to the center of the view, unless it is already near the center. */
   follow(node, behavior = still() ? "auto" : "smooth") {
     const box = this.cards[node].getBoundingClientRect(), frame = this.frame.getBoundingClientRect();
     const off = (begin, size) => {
@@ -576,7 +580,7 @@ class Drawing {
     this.cards[node].focus({ preventScroll: true });
   }
 
-  /** Go on to the node that is read so many nodes later. */
+  /** Move the focus by this many nodes in reading order. */
   wander(by) {
     const at = this.reading.indexOf(this.cards[this.roving]) + by;
     this.focus(this.cards.indexOf(this.reading[clamp(at, 0, this.reading.length - 1)]));
@@ -594,9 +598,9 @@ class Drawing {
   }
 }
 
-// What there is to know of one node.
+// The details of one node.
 
-const LARGE = 16; // pixels of a heat map's cell in the details
+const LARGE = 16; // pixels per heat map cell in the details
 
 /** The numbers of one node, its heat maps, its source, and the modules around it. */
 class Details {
@@ -614,7 +618,7 @@ class Details {
     this.node = null;
   }
 
-  /** Open a node; what is not yet known at this step, the details do not show either. */
+  /** Show the details of a node, without those that are not yet known at this step. */
   show(node, view, known, fill) {
     const another = this.node !== node || this.view !== view;
     Object.assign(this, { node, view });
@@ -654,12 +658,13 @@ class Details {
   }
 }
 
-// Sliders for scalar inputs. What to show at each value lies here already; the kernel is told when
-// the hand rests, and asked at once where nothing lies here: the graph is another, or all is new.
+// Sliders for scalar inputs. The page usually has the texts for each value of a slider, so the kernel
+// receives the value only when the slider rests. Without these texts, the page asks the kernel at once.
+// This happens if the graph changes at the value, or if no texts have arrived yet.
 
-const REST = 250; // milliseconds; keys that are held down or pressed in a row come faster
+const REST = 250; // milliseconds, longer than the time between repeated key presses
 
-/** `wanted` holds the inputs for which the kernel has no answer yet. */
+/** `wanted` contains the inputs that the kernel has not answered yet. */
 class Sliders {
   constructor(onTexts, onWanted) {
     this.element = make("div", { className: "agf-sliders" });
@@ -667,11 +672,11 @@ class Sliders {
     this.onWanted = onWanted;
     this.wanted = {};
     this.rows = [];
-    this.frames = []; // by slider and position
+    this.frames = []; // indexed by slider and position
     this.rest = null;
   }
 
-  /** Take over what is to be shown as a slider moves, where it holds for the view that is shown. */
+  /** Keep the texts for each value of each slider, if they apply to the current view. */
   load(sweeps, { sliders, answers }, shape) {
     this.frames = sliders.map(({ name, values }) => sweeps.find((sweep) =>
       sweep.name === name && sweep.shape === shape && same(sweep.others, answers) &&
@@ -698,13 +703,14 @@ class Sliders {
     return Number(this.rows[i].range.value);
   }
 
-  /** Texts for where a slider stands: they hold while all others stand where the kernel traced. */
+  /** Return the texts for a slider's position, or null. They apply only while all other sliders are at the
+      values that the kernel traced. */
   at(i) {
     const others = this.sliders.every(({ index }, j) => j === i || this.index(j) === index);
     return (others && this.frames[i]?.[this.index(i)]) || null;
   }
 
-  /** Texts for where the sliders stand, if that is not where the view was traced. */
+  /** If a slider has moved since the last trace, return the texts for its position, and otherwise null. */
   ahead() {
     const moved = this.sliders.findIndex(({ index }, i) => this.index(i) !== index);
     return moved < 0 ? null : this.at(moved);
@@ -736,13 +742,13 @@ class Sliders {
     else this.released();
   }
 
-  /** Tell the kernel once nothing more comes. */
+  /** Send the values to the kernel when the slider has come to rest. */
   settle() {
     clearTimeout(this.rest);
     this.rest = setTimeout(() => this.released(), REST);
   }
 
-  /** Put the sliders back to where the kernel last traced. */
+  /** Move the sliders back to the values that the kernel traced last. */
   reset() {
     this.wanted = {};
     this.show(this);
@@ -759,10 +765,10 @@ class Sliders {
   }
 }
 
-// One flow: its picture, the sentence of its step, and the node that is looked into.
+// One flow: its picture, the sentence about its current step, and the details of a node.
 
 class Pane {
-  /** `onFold(group)` is asked to open a folded group, or to fold an opened one. */
+  /** `onFold(group)` unfolds a folded group, and folds an unfolded one. */
   constructor(onFold) {
     this.onFold = (group) => {
       this.turned = group;
@@ -775,9 +781,9 @@ class Pane {
     this.heading = make("h4", { className: "agf-name" });
     this.phase = make("span", { className: "agf-phase" });
     this.sentence = make("span", { className: "agf-sentence" });
-    this.of = make("span", { className: "ac-heard" }); // for the eye, the sentence stands under its picture
+    this.of = make("span", { className: "ac-heard" }); // for screen readers; the page shows this name above the picture
     this.status = make("div", { className: "agf-status", role: "status" }, this.of, this.phase, this.sentence);
-    // Never seen: it makes room for the longest sentence, so that no other one moves what is below.
+    // This invisible text reserves room for the longest sentence, so that the content below does not move.
     this.longest = make("span", { className: "agf-sentence" });
     const room = make("div", { className: "agf-room", "aria-hidden": "true" },
       make("span", { className: "agf-phase", text: "Backward" }), this.longest);
@@ -789,7 +795,7 @@ class Pane {
     this.below = make("div", { className: "agf-pane" }, this.details.element);
   }
 
-  /** Take over a view; rebuild only what has changed. */
+  /** Show a view, and rebuild only the parts that have changed. */
   update(view) {
     const rebuilt = this.view?.svg !== view.svg;
     const reshaped = !this.view || JSON.stringify(this.view.cards) !== JSON.stringify(view.cards);
@@ -812,7 +818,7 @@ class Pane {
     const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
     this.drawing.show(this.view);
-    // Beside each other where both are legible, else below each other.
+    // Place the flows side by side if all are legible, and otherwise below each other.
     for (const part of [this.element, this.below]) {
       part.style.setProperty("--agf-wanted", `${this.drawing.width * SCALE.legible}px`);
     }
@@ -822,7 +828,7 @@ class Pane {
     else if (focused >= 0) this.drawing.focus(focused);
   }
 
-  /** After folding or unfolding, go to the card that stands for the group, or is its first. */
+  /** After folding a group, go to its card. After unfolding a group, go to its first card. */
   land(focused) {
     const { cards } = this.view, { drawing, turned } = this;
     const node = drawing.reading.map((card) => Number(card.dataset.node)).find((i) =>
@@ -851,7 +857,7 @@ class Pane {
     this.makeRoom();
   }
 
-  /** Keep the longest sentence there has been. */
+  /** Keep the longest sentence so far. */
   makeRoom() {
     const longest = this.view.steps.map(({ text }) => this.fill(text))
       .reduce((one, other) => (other.length > one.length ? other : one));
@@ -867,7 +873,7 @@ class Pane {
     this.open(this.details.node);
   }
 
-  /** A folded card unfolds; another one opens its details, or closes them. */
+  /** Unfold a folded card. For any other card, open or close the details. */
   act(node) {
     const { opens } = this.view.cards[node];
     if (opens !== null) this.onFold(opens);
@@ -894,7 +900,7 @@ class Pane {
     if (after !== before) this.drawing.follow(current.nodes[0]);
   }
 
-  /** Fold the innermost opened module around the card that has the focus. */
+  /** Fold the innermost unfolded module that contains the focused card. */
   foldAround() {
     const [group] = this.view.cards[this.drawing.roving].within;
     if (group !== undefined) this.onFold(group);
@@ -913,7 +919,8 @@ class Pane {
   }
 }
 
-/** A menu that does something and forgets it: at once, or at Enter where keys walk through it closed. */
+/** Create a menu that runs an action for a choice and then shows its prompt again. If the reader moves
+    through the closed menu with the keyboard, the action runs only after Enter. */
 function chooser(onChoice) {
   const select = make("select");
   let walking = false;
@@ -941,7 +948,7 @@ function offer(select, prompt, options) {
     ...options.map(([value, text]) => make("option", { value, text })));
 }
 
-const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds a step when playing
+const PACE = { few: 1100, many: 550, manySteps: 40 }; // milliseconds per step while playing
 
 class Flow {
   constructor(model, element) {
@@ -953,7 +960,7 @@ class Flow {
     const pace = (last) => (last > PACE.manySteps ? PACE.many : PACE.few);
     this.player = new Player((step) => this.go(step), pace);
     this.build(element);
-    // The numbers come with every answer, a view only with some, and then at the same time.
+    // Every answer contains numbers. If it also contains a view, both arrive at the same time.
     this.deaf = listen(model, { sweeps: () => this.swept(), numbers: () => this.hear(), step: () => this.paint() });
     this.update();
   }
@@ -962,7 +969,7 @@ class Flow {
     this.notice = make("p", { className: "ac-notice", role: "alert" });
     this.above = make("div", { className: "agf-panes" });
     this.below = make("div", { className: "agf-panes" });
-    // What changes its height stands below what is pressed and dragged.
+    // Parts whose height changes are below the controls, so that the controls do not move.
     this.root = make("div", { className: "ac agf", role: "group" },
       this.above, this.controls(), this.tools(), this.sliders.element, this.notice, this.below);
     keepKeys(this.root, (event) => this.pressed(event));
@@ -976,7 +983,7 @@ class Flow {
     return this.player.element;
   }
 
-  /** What is seldom needed: it is shown when it is asked for. */
+  /** Create the panel of rarely used tools, which is hidden until the reader opens it. */
   tools() {
     const each = (call) => () => this.panes.forEach(({ drawing }) => call(drawing));
     this.finders = make("span", { className: "ac-controls" });
@@ -1001,14 +1008,14 @@ class Flow {
   get last() { return this.view.places ? this.view.places[0].length - 1 : this.view.steps.length - 1; }
   get step() { return clamp(this.model.get("step"), 0, this.last); }
 
-  /** Where a flow stands among its own steps when all stand at `step`. */
+  /** Convert the shared `step` to the step of one flow. */
   place(flow, step) { return this.view.places ? this.view.places[flow][step] : step; }
 
   load() {
     this.sliders.load(this.model.get("sweeps"), this.numbers, this.view.shape);
   }
 
-  /** Sweeps have come: a slider that was moved on meanwhile is followed. */
+  /** Load new sweeps. If a slider has moved in the meantime, show the texts for its position. */
   swept() {
     this.load();
     const texts = this.sliders.ahead();
@@ -1017,7 +1024,7 @@ class Flow {
     this.paint();
   }
 
-  /** Take over what the kernel sends: the numbers, and the view if it is another. */
+  /** Show the numbers that the kernel has sent, and the view if it is new. */
   update() {
     this.numbers = this.model.get("numbers");
     this.notice.textContent = this.numbers.notice;
@@ -1056,7 +1063,7 @@ class Flow {
 
   texts() { return this.numbers.texts; }
 
-  /** The reader moves an input: all numbers follow, at the first step those of the last one. */
+  /** After the reader has moved an input, update all numbers. From the first step, go to the last one. */
   moved(texts) {
     this.player.pause();
     this.moveTexts(texts);
@@ -1084,16 +1091,17 @@ class Flow {
 
   ask(inputs) {
     if (this.questions.timer || !same(inputs, this.numbers.answers)) this.questions.ask(inputs);
-    else this.giveUp(this.numbers.notice); // answered before: nothing would come
+    else this.giveUp(this.numbers.notice); // the kernel has answered this before and would not reply
   }
 
   send(inputs) {
-    this.model.set("inputs", this.numbers.answers); // else what went unheard would be no news
+    // Otherwise, repeating an unanswered request would not count as a change.
+    this.model.set("inputs", this.numbers.answers);
     this.model.set("inputs", inputs);
     this.model.save_changes();
   }
 
-  /** Open a group of a flow, or fold it with all inside. */
+  /** Unfold a group of a flow, or fold it with everything inside. */
   fold(flow, group) {
     const opened = this.view.opened.map((groups) => [...groups]);
     const there = opened[flow].includes(group);
@@ -1108,7 +1116,7 @@ class Flow {
     this.model.save_changes();
   }
 
-  /** Show what the kernel said last, and let it be asked anew. */
+  /** Show the kernel's last answer again, so that the reader can repeat the request. */
   giveUp(notice) {
     this.sliders.reset();
     this.moveTexts(this.texts());

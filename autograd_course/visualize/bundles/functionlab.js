@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,7 +142,7 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/player.js
 const $kit_player = (() => {
-// Playback of a story in steps: buttons, a scrubber, a count.
+// Playback of a story in steps, with buttons, a scrubber and a count.
 
 const { button, clamp, draw, make, resting } = $kit_kit;
 
@@ -155,12 +159,12 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
-    that opens at its end has not been told yet: the first step forward leads to its beginning. */
+/** Controls for the steps 0 … last. `onStep(step)` goes to a step, and `place` shows the current step.
+    If a story opens at its last step, the first step forward leads to the beginning. */
 class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
-    this.pace = pace; // milliseconds a step when playing
+    this.pace = pace; // milliseconds per step while playing
     this.step = this.last = 0;
     this.untold = true;
     this.build();
@@ -189,7 +193,7 @@ class Player {
       make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
   }
 
-  /** Mark under the scrubber how many steps go forward, and how many back. */
+  /** Show below the scrubber which part of the steps is forward, and which part is backward. */
   phases(forward, backward) {
     this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
       make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
@@ -206,7 +210,7 @@ class Player {
     resting(this.next, step === last && !this.untold);
   }
 
-  /** The reader goes somewhere: what plays, stops. */
+  /** Go to the step that the reader has chosen, and stop playing. */
   go(step) {
     this.pause();
     this.untold = false;
@@ -241,7 +245,7 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  /** Return the keys that work everywhere in the widget, without those that the target itself needs. */
   keys(target) {
     if (target.matches("input, select")) return {};
     const steps = {
@@ -257,13 +261,13 @@ return { Player };
 
 // kit/plot.js
 const $kit_plot = (() => {
-// A plot: axes, curves, straight lines, points; its x can be dragged.
+// A plot with axes, curves, straight lines and points. The reader can drag its x.
 
 const { clamp, draw } = $kit_kit;
 
 const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
 
-/** Round values, about `count` of them and at least three, that divide a range. */
+/** Return round values in a range, about `count` of them and at least three. */
 function ticks([low, high], count = 5) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const multiples = (step) => {
@@ -276,8 +280,8 @@ function ticks([low, high], count = 5) {
   return found.map((value) => Number(value.toPrecision(6)));
 }
 
-/** Things are drawn under a name; drawing under the same name again replaces them. `frame` may give
-    other measures than FRAME's. */
+/** Everything in a plot has a name. Drawing something with the same name replaces it. `frame` can override
+    values of FRAME. */
 class Plot {
   constructor({ label, x, y, onMove, frame }) {
     this.x = x;
@@ -293,7 +297,7 @@ class Plot {
     if (onMove) this.draggable(onMove);
   }
 
-  /** Let the reader drag: `onMove(x)` gets the place under the pointer. */
+  /** Let the reader drag. `onMove(x)` gets the x under the pointer. */
   draggable(onMove) {
     const at = ({ clientX }) => {
       const box = this.element.getBoundingClientRect();
@@ -307,7 +311,7 @@ class Plot {
     this.element.addEventListener("pointermove", (event) => event.buttons && at(event));
   }
 
-  /** Take other ranges, for all that is drawn from now on. */
+  /** Set the ranges for everything that is drawn from now on. */
   range(x, y) {
     Object.assign(this, { x, y });
     this.ruled();
@@ -338,13 +342,13 @@ class Plot {
     return height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
   }
 
-  /** Return the x at a horizontal place of the drawing. */
+  /** Return the x at a horizontal position in the drawing. */
   across(px) {
     const { left, right, width } = this.frame, [low, high] = this.x;
     return clamp(low + ((px - left) / (width - left - right)) * (high - low), low, high);
   }
 
-  /** Draw a curve through [x, y] pairs; it is broken where y is null or leaves the plot far behind. */
+  /** Draw a curve through [x, y] pairs. It has gaps where y is null, not finite, or far off the plot. */
   curve(name, points, className = "ac-curve") {
     const [low, high] = this.y, reach = high - low;
     let pen = "M", path = "";
@@ -356,7 +360,7 @@ class Plot {
     this.put(name, draw("path", { class: className, d: path || "M0 0", "clip-path": this.clip() }));
   }
 
-  /** Draw the straight line through (x, y) with a slope, or nothing where that is no number. */
+  /** Draw the straight line through (x, y) with a slope, or nothing if one of the numbers is not finite. */
   line(name, { x, y, slope }, className = "ac-line") {
     if (![x, y, slope].every(Number.isFinite)) return this.put(name, null);
     const [low, high] = this.x, at = (place) => y + slope * (place - x);
@@ -374,13 +378,13 @@ class Plot {
     }));
   }
 
-  /** Draw an upright line at an x, as high as the plot. */
+  /** Draw a vertical line at x over the full height of the plot. */
   upright(name, x, className = "ac-upright") {
     const { top, bottom, height } = this.frame, at = this.px(x);
     this.put(name, draw("line", { class: className, x1: at, x2: at, y1: top, y2: height - bottom }));
   }
 
-  /** Mark stretches of x, [[low, high], …], with a sign in the margin above each. */
+  /** Shade intervals of x, [[low, high], …], with a sign in the margin above each interval. */
   bands(name, stretches, className = "ac-band", sign = "") {
     const { top, bottom, height } = this.frame;
     const marks = stretches.flatMap(([low, high]) => [
@@ -423,13 +427,13 @@ return { FRAME, Plot };
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -439,7 +443,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -450,14 +454,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -467,24 +471,24 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // functionlab/widget.js
-// The Function lab. All words and numbers are made in Python: the page shows the frame of
-// the present x. Moving x needs no kernel; another function or parameter does.
+// The Function lab. Python writes all words and numbers, and the page shows the frame for the current x.
+// Moving x does not need the kernel, but choosing another function or parameter does.
 
 const { draw, focus, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } = $kit_kit;
 const { Player } = $kit_player;
 const { Plot } = $kit_plot;
 const { initialize } = $kit_saving;
 
-// The source of forward and backward: which lines have run, and what each has left behind.
+// The source of forward and backward, with the lines that have run and the values that each line created.
 
-/** The listing with its marks and notes; steps are [row, phase, note]. A click on a line goes to it. */
+/** The source with marks and notes. A step is [row, phase, note]. Clicking a line goes to its last step. */
 class Source {
   constructor(onRow) {
     this.onRow = onRow;
@@ -510,7 +514,7 @@ class Source {
       make("ol", {}, ...lines));
   }
 
-  /** A line of source; what does not fit into it goes on below, indented a little more. */
+  /** Create a line of source. A long line wraps, and its continuation has a slightly larger indentation. */
   row(spans) {
     const text = spans.map(([, part]) => part).join(""), indent = text.length - text.trimStart().length;
     const code = make("code", { style: `padding-left: ${indent + 2}ch; text-indent: -2ch` },
@@ -525,7 +529,7 @@ class Source {
     return element;
   }
 
-  /** Show what has happened up to a step, and return it as a sentence. */
+  /** Show what has happened up to a step, and return the sentence about this step. */
   paint(frame, step) {
     const done = frame.steps.slice(0, step + 1), now = done.at(-1);
     const notes = new Map();
@@ -543,7 +547,7 @@ class Source {
     return now ? this.sentence(now) : "";
   }
 
-  /** ctx has its content when forward is over; backward has answered when all is over. */
+  /** Show the contents of ctx when forward has ended, and the result of backward after the last step. */
   beside(frame, step, now) {
     const forwardOver = !now || now[1] === "backward" || step === frame.steps.length - 1;
     const things = (frame.kept ?? []).map(([name, text, what]) => make("div", {},
@@ -560,7 +564,7 @@ class Source {
     return [phase === "forward" ? "Forward" : "Backward", text, note || "no new value"].join(" · ");
   }
 
-  /** Scroll, inside the panel only, to the line that runs. */
+  /** Scroll the panel to the current line without scrolling the page. */
   follow(row) {
     const { parts } = this, element = this.rows[row]?.element;
     if (!element) return;
@@ -570,13 +574,13 @@ class Source {
   }
 }
 
-// The curve with its tangents, x's slider under it, and the slopes over x.
+// The curve with its tangents, the slider for x below it, and the plot of the slopes over x.
 
 const TANGENT = 85; // half the length of a tangent, in units of the drawing
 const UPPER = { width: 440, height: 250, left: 40, right: 12, bottom: 24 };
 const LOWER = { ...UPPER, height: 150, top: 20 };
 
-/** `onMove(index)` is told where the reader drags, `onRest()` that the hand has let go. */
+/** `onMove(index)` is called while the reader drags, and `onRest()` when the reader lets go. */
 class Curves {
   constructor(onMove, onRest) {
     this.onMove = onMove;
@@ -614,7 +618,7 @@ class Curves {
     return make("span", { className: "ac-lab-key" }, sample, text, number);
   }
 
-  /** Take over a sweep: everything that does not depend on where the reader stands. */
+  /** Show the parts of a sweep that do not depend on the current x. */
   show(scene) {
     const { ranges, slopes, bands } = scene;
     this.scene = scene;
@@ -636,7 +640,7 @@ class Curves {
     this.overview.textContent = scene.overview;
   }
 
-  /** What backward says where forward has no slope: single points. */
+  /** Draw the gradients that backward returns at points where forward has no slope. */
   chosen(points) {
     const dots = points.map(([x, y]) => y !== null &&
       draw("circle", { r: 4, cx: this.lower.px(x), cy: this.lower.py(y) }));
@@ -650,7 +654,7 @@ class Curves {
     return best;
   }
 
-  /** Stand at a position: tangents, points, numbers. */
+  /** Show the tangents, points and numbers at a position. */
   place(index) {
     const x = this.scene.positions[index], frame = this.scene.frames[index], { y, slope, sides } = frame;
     const [left, right] = sides?.length === 2 ? sides : [sides?.[0] ?? null, sides?.[0] ?? null];
@@ -670,7 +674,7 @@ class Curves {
     this.range.setAttribute("aria-valuetext", `${this.scene.variable} = ${frame.label}. ${frame.sentence}`);
   }
 
-  /** A tangent is equally long on the page, however steep it is. */
+  /** Draw a tangent that has the same length on the page for every slope. */
   tangent(name, x, y, slope, from, to) {
     const { upper } = this;
     if (y === null || slope === null) return upper.put(name, null);
@@ -681,7 +685,7 @@ class Curves {
   }
 }
 
-/** The choice of a function, and a slider for each parameter. `onAsk(choice)` wants another sweep. */
+/** The menu of functions, and a slider for each parameter. `onAsk(choice)` requests another sweep. */
 class Choice {
   constructor(onAsk) {
     this.onAsk = onAsk;
@@ -692,7 +696,7 @@ class Choice {
     this.known = "";
   }
 
-  /** Show what the kernel has run, or what is asked for meanwhile. */
+  /** Show the choice that the kernel has run, or the choice that the reader has made since. */
   show({ functions, sliders, answers }, wanted) {
     const shape = JSON.stringify([functions, sliders.map(({ name, values }) => [name, values])]);
     if (shape !== this.known) this.build(functions, sliders);
@@ -739,7 +743,7 @@ class Choice {
   }
 }
 
-/** All together: keeps the place and the step, and talks to the model. */
+/** The whole lab. It keeps the current x and step, and communicates with the model. */
 class Lab {
   constructor(model, element) {
     this.model = model;
@@ -769,7 +773,7 @@ class Lab {
   get frame() { return this.scene.frames[this.index]; }
   get last() { return Math.max(0, this.frame.steps.length - 1); }
 
-  /** Where the story stands: -1 in the model is its end, however many lines run at this x. */
+  /** Return the current step. In the model, -1 means the last step, whose number depends on x. */
   get step() {
     const step = this.model.get("step");
     return step < 0 ? this.last : Math.min(step, this.last);
@@ -804,7 +808,8 @@ class Lab {
     this.status.dataset.phase = frame.steps[step]?.[1] ?? "";
   }
 
-  /** What a move of x changes is said by x's slider; said here, too, it would be heard twice. */
+  /** Turn the announcements of the live regions on or off. While x moves, they are off, because the
+      slider for x already announces the changes. */
   speak(aloud) {
     for (const part of [this.verdict, this.status]) part.ariaLive = aloud ? "polite" : "off";
   }
@@ -825,7 +830,7 @@ class Lab {
     this.source.follow(this.frame.steps[this.step]?.[0]);
   }
 
-  /** Go to where a line of the listing ran last. */
+  /** Go to the last step at which a line of the listing ran. */
   goTo(row) {
     const step = this.frame.steps.findLastIndex(([at]) => at === row);
     if (step >= 0) this.player.go(step);
@@ -838,7 +843,8 @@ class Lab {
   }
 
   send(choice) {
-    this.model.set("choice", this.scene.answers); // else what went unheard would be no news
+    // Otherwise, repeating an unanswered request would not count as a change.
+    this.model.set("choice", this.scene.answers);
     this.model.set("choice", choice);
     this.model.save_changes();
   }

@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,13 +142,13 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -154,7 +158,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -165,14 +169,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -182,32 +186,32 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // jacobian/widget.js
-// The Jacobian view: three linked maps. Every word and number comes from Python.
+// The Jacobian view: three linked maps. Python writes all words and numbers.
 
 const { button, clamp, draw, keepKeys, listen, make } = $kit_kit;
 const { initialize } = $kit_saving;
 
-const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: of a map, of a cell, of a map's short side
+const EXTENT = 264, LARGEST = 54, SMALLEST = 26; // pixels: a map's size, the largest cell, a map's shortest side
 const EDGE = { left: 18, top: 18 }; // room for the names of the selected row and column
-const LEAST_RING = 9; // pixels of the square around the selected cell
-const GRID = 24; // rows and columns between which there are lines
-let patterns = 0; // the id of a hatching is the page's
+const LEAST_RING = 9; // the minimum size of the square around the selected cell, in pixels
+const GRID = 24; // maximum number of rows or columns for which grid lines are drawn
+let patterns = 0; // counts the hatch patterns, whose ids must be unique on the page
 
-/** A sentence as nodes: what it puts in backticks is code. */
+/** Convert a sentence to nodes, with the text in backticks as code. */
 const marked = (text) => text.split("`").map((part, k) => (k % 2 ? make("code", { text: part }) : part));
 
-/** One map: the picture of a matrix, and on it lines, hatching, a band and a square. */
+/** One map: the picture of a matrix, with lines, hatching, a band and a square on top. */
 class Matrix {
   constructor({ title, filling, image }, view, part) {
     this.view = view;
-    this.part = part; // 0: differences, whose columns are nudges; 1: backward, whose rows are calls
+    this.part = part; // 0: differences, with one nudge per column; 1: backward, with one call per row
     this.rows = view.rows.length;
     this.columns = view.columns.length;
     const side = Math.min(LARGEST, EXTENT / Math.max(this.rows, this.columns));
@@ -242,7 +246,7 @@ class Matrix {
     ];
   }
 
-  /** The lines between cells, or between the groups of cells that are a row of the tensor. */
+  /** Return the lines between cells, or between groups of cells that form a row of the tensor. */
   lines(groups = [this.rows, this.columns].map((count) => (count <= GRID ? 1 : 0))) {
     const { width, height, high, wide } = this, [down, across] = groups;
     let path = "";
@@ -251,7 +255,7 @@ class Matrix {
     return path || "M0 0";
   }
 
-  /** The wrong cells, a rectangle for each run of them in a row. */
+  /** Return a rectangle for each run of wrong cells in a row. */
   wrong() {
     const runs = this.view.marks.flatMap((marks, i) =>
       [...marks.matchAll(/x+/g)].map(({ index, 0: { length } }) =>
@@ -259,7 +263,7 @@ class Matrix {
     return runs.join("") || "M0 0";
   }
 
-  /** Show which cell is meant, and the row or the column that was found together with it. */
+  /** Mark a cell, and the row or column that was computed together with it. */
   point(row, column) {
     const { wide, high, width, height } = this, x = column * wide, y = row * high;
     const place = (rect, box) => Object.entries(box).forEach(([name, value]) => rect.setAttribute(name, value));
@@ -272,7 +276,7 @@ class Matrix {
     this.name(this.down, this.view.rows[row], y + high / 2, height, (at) => `translate(-6 ${at}) rotate(-90)`);
   }
 
-  /** Write a name beside the map, centered on its cell or as near as it fits. */
+  /** Write a name next to the map, centered on its cell or as close to the center as it fits. */
   name(text, label, at, length, moved) {
     const half = label.length * 3.3;
     text.textContent = label;
@@ -280,7 +284,7 @@ class Matrix {
     text.setAttribute("transform", moved(fits ? clamp(at, half - 4, length - half + 4) : length / 2));
   }
 
-  /** Return the cell under a pointer, null beside the map. */
+  /** Return the cell under the pointer, or null if the pointer is outside the map. */
   under({ clientX, clientY }) {
     const box = this.board.getBoundingClientRect(), scale = box.width / (this.width + EDGE.left + 6);
     const column = Math.floor(((clientX - box.left) / scale - EDGE.left) / this.wide);
@@ -414,7 +418,7 @@ class JacobianView {
     this.model.save_changes();
   }
 
-  /** Go to the next wrong cell in reading order, or back to the one before; around at the ends. */
+  /** Go to the next or previous wrong cell in reading order. Wrap around at both ends. */
   leap(direction) {
     if (!this.wrong.length) return;
     const order = ([row, column]) => row * this.view.columns.length + column, here = order(this.cell);

@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,7 +142,7 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/player.js
 const $kit_player = (() => {
-// Playback of a story in steps: buttons, a scrubber, a count.
+// Playback of a story in steps, with buttons, a scrubber and a count.
 
 const { button, clamp, draw, make, resting } = $kit_kit;
 
@@ -155,12 +159,12 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
-    that opens at its end has not been told yet: the first step forward leads to its beginning. */
+/** Controls for the steps 0 … last. `onStep(step)` goes to a step, and `place` shows the current step.
+    If a story opens at its last step, the first step forward leads to the beginning. */
 class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
-    this.pace = pace; // milliseconds a step when playing
+    this.pace = pace; // milliseconds per step while playing
     this.step = this.last = 0;
     this.untold = true;
     this.build();
@@ -189,7 +193,7 @@ class Player {
       make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
   }
 
-  /** Mark under the scrubber how many steps go forward, and how many back. */
+  /** Show below the scrubber which part of the steps is forward, and which part is backward. */
   phases(forward, backward) {
     this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
       make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
@@ -206,7 +210,7 @@ class Player {
     resting(this.next, step === last && !this.untold);
   }
 
-  /** The reader goes somewhere: what plays, stops. */
+  /** Go to the step that the reader has chosen, and stop playing. */
   go(step) {
     this.pause();
     this.untold = false;
@@ -241,7 +245,7 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  /** Return the keys that work everywhere in the widget, without those that the target itself needs. */
   keys(target) {
     if (target.matches("input, select")) return {};
     const steps = {
@@ -257,13 +261,13 @@ return { Player };
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -273,7 +277,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -284,14 +288,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -301,26 +305,26 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // memory/widget.js
-// The memory timeline: the variants, the chart, a player, and what is saved at this moment.
+// The memory timeline: the variants, the chart, a player, and the tensors saved at the current event.
 
 const { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, shownValue, write } = $kit_kit;
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
 
-// The chart of a memory timeline: stacked bands, the outlines of the other variants, the budget.
+// The chart of a memory timeline: stacked bands, the outlines of the other variants, and the budget.
 
 const STAGE = { height: 300, left: 66, right: 14, top: 24, bottom: 28, least: 320 };
-const READABLE = 15; // pixels that a band needs for its letter
+const READABLE = 15; // the minimum size of a band that shows its letter, in pixels
 
 class TimelineChart {
-  /** `onMove(event, pressed)` gets the event under the pointer; `onLeave()` runs when it leaves. */
+  /** `onMove(event, pressed)` gets the event under the pointer, and `onLeave()` runs when it leaves. */
   constructor({ onMove, onLeave }) {
     this.unique = `ac-memory-${Math.random().toString(36).slice(2)}`;
     this.ground = draw("g", { "aria-hidden": "true" });
@@ -368,7 +372,7 @@ class TimelineChart {
     return STAGE.height - STAGE.bottom - (bytes / this.top) * (STAGE.height - STAGE.top - STAGE.bottom);
   }
 
-  /** Return the event under a horizontal place of the window. */
+  /** Return the event at a horizontal position in the window. */
   eventAt(clientX) {
     const box = this.element.getBoundingClientRect(), { places } = this.variant;
     const x = ((clientX - box.left) / box.width) * this.width;
@@ -407,7 +411,7 @@ class TimelineChart {
       class: "ac-memory-divider", x1: this.px(place), x2: this.px(place), y1: STAGE.top - 8, y2: this.py(0) }));
   }
 
-  /** The outlines of the other variants, or the total memory of the selected one. */
+  /** Return the outlines of the other variants, or the total memory of the selected variant. */
   ghosts() {
     const { line, variant } = this;
     if (line && variant[line]) return this.more(variant[line], variant.moreText[line]);
@@ -428,7 +432,7 @@ class TimelineChart {
         "text-anchor": late ? "end" : "start", text })];
   }
 
-  /** The letter of a band, in the middle of its widest piece. */
+  /** Return a band's letter, in the middle of the widest part that has room for it. */
   letter(letter, low, row) {
     const { places } = this.variant;
     let best = null;
@@ -453,7 +457,7 @@ class TimelineChart {
         "text-anchor": late ? "end" : "start", text: variant.peakText })];
   }
 
-  /** The budget as a line across; `null` for none. */
+  /** Draw the budget as a horizontal line, or remove the line if the budget is `null`. */
   limit(budget) {
     if (!budget) return this.overlay.replaceChildren();
     const y = this.py(Math.min(budget.value, this.top));
@@ -464,7 +468,7 @@ class TimelineChart {
         "text-anchor": "end", text: `budget ${budget.label}` }));
   }
 
-  /** Put the cursor on an event. */
+  /** Move the cursor to an event. */
   point(step) {
     const { places, kept } = this.variant, x = this.px(places[step]);
     const width = Math.max(3, this.px(places[step + 1]) - x);
@@ -494,7 +498,7 @@ class TimelineChart {
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward ∂", after: "After" };
 const LINES = { alive: "all tensors that the call creates", allocated: "the memory of the CUDA allocator" };
 
-/** The table that compares the variants; its radio buttons select one. */
+/** The table that compares the variants. Its radio buttons select a variant. */
 class Variants {
   constructor(onChoose) {
     this.onChoose = onChoose;
@@ -541,7 +545,7 @@ class Variants {
   }
 }
 
-/** What is saved after an event, the largest first, and what the event frees. */
+/** The tensors that are saved after an event, the largest first, and the tensors that the event frees. */
 class KeptList {
   constructor() {
     this.head = make("h4");
@@ -665,7 +669,7 @@ class MemoryTimeline {
     return make("label", { className: "ac-slider" }, make("span", { text: "budget" }), this.range, this.told);
   }
 
-  /** Compare all variants with a budget: at a position of the slider, or the model's. */
+  /** Compare all variants with the budget at a slider position or, by default, with the model's budget. */
   judge(position) {
     if (!this.budgets) return this.chart.limit(null);
     const { values, labels, verdicts } = this.budgets;
@@ -715,7 +719,7 @@ class MemoryTimeline {
     this.paint();
   }
 
-  /** Select another variant, at the same place of its pass. */
+  /** Select another variant, and go to the same point of its pass. */
   choose(name) {
     this.player.pause();
     const place = this.variant.places[this.step], other = this.story.variants.find((v) => v.name === name);

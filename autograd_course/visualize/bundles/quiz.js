@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,13 +142,13 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -154,7 +158,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -165,14 +169,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -182,7 +186,7 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
@@ -194,7 +198,7 @@ const $kit_told = (() => {
 
 const { make } = $kit_kit;
 
-/** Build elements from blocks of text; nothing of it is read as HTML. */
+/** Create elements from blocks of text, which is never interpreted as HTML. */
 function told(blocks, paragraph = "p") {
   return blocks.map(({ code, spans }) => code !== undefined
     ? make("pre", {}, make("code", { text: code }))
@@ -205,15 +209,15 @@ return { told };
 })();
 
 // quiz/widget.js
-// The knowledge check. All words come from Python, text as blocks and spans.
+// The knowledge check. All words come from Python, which sends text as blocks and spans.
 
 const { button, clamp, keepKeys, listen, make, Questions, resting, same, write } = $kit_kit;
 const { initialize } = $kit_saving;
 const { told } = $kit_told;
 
-let groups = 0; // radio buttons of one name exclude each other on the whole page
+let groups = 0; // counts names, because radio buttons with the same name exclude each other on the whole page
 
-/** One option: a button of its own kind, its text, and below it why it is right or not. */
+/** One option: a radio button or checkbox, its text, and below it the explanation. */
 class Option {
   constructor(option, type, name, words) {
     this.option = option;
@@ -233,7 +237,7 @@ class Option {
   }
 }
 
-/** One question; `onAnswer(answer)` is told what was checked. */
+/** One question. `onAnswer(answer)` gets each answer that the learner checks. */
 class Question {
   constructor(question, number, words, onAnswer) {
     Object.assign(this, { question, words, onAnswer });
@@ -253,13 +257,13 @@ class Question {
       ...(this.essay ? [this.area] : this.options.map(({ element }) => element)),
       make("div", { className: "ac-controls" }, this.check, this.reveal, this.verdict), this.rubric);
     this.element.addEventListener("change", () => this.touched());
-    this.guesses = new Set(); // the wrong ones
+    this.guesses = new Set(); // the wrong guesses so far
   }
 
   get essay() { return this.question.kind === "essay"; }
   get chosen() { return this.options.filter(({ input }) => input.checked).map(({ input }) => input.value).join(""); }
 
-  /** The learner selects another option: hide the verdict on the last one. */
+  /** When the learner selects another option, hide the verdict on the previous answer. */
   touched() {
     if (this.essay) return;
     this.say("");
@@ -274,7 +278,7 @@ class Question {
     this.onAnswer({ chosen, text });
   }
 
-  /** Show an answer that was given before, or elsewhere. */
+  /** Show an answer that was given earlier or elsewhere. */
   restore({ chosen, text }) {
     if (this.essay) this.area.value = text;
     for (const { input } of this.options) input.checked = chosen.includes(input.value);
@@ -350,14 +354,14 @@ class KnowledgeCheck {
     if (this.whole) this.questions[this.at].element.scrollIntoView({ block: "nearest" });
   }
 
-  /** Go to a question, and say so: the focus stays on the button. */
+  /** Go to a question, and announce it, because the focus stays on the button. */
   call(k) {
     this.go(k);
     const tab = this.tabs[this.at].ariaLabel;
     this.called.textContent = tab.replace(",", ` of ${this.tabs.length},`);
   }
 
-  /** Arrow keys go from question to question; all their buttons are one stop of Tab. */
+  /** Go from question to question with the arrow keys. All their buttons together are a single Tab stop. */
   walk(event) {
     const to = { ArrowLeft: this.at - 1, ArrowRight: this.at + 1, Home: 0, End: this.tabs.length - 1 }[event.key];
     if (to === undefined) return;
@@ -396,8 +400,8 @@ class KnowledgeCheck {
 
   answered(id, answer) {
     const before = this.model.get("answers");
-    if (before[id] && same(answer, before[id])) return; // nothing would come back
-    this.own = id; // this question shows its answer already
+    if (before[id] && same(answer, before[id])) return; // the kernel would not reply
+    this.own = id; // this question already shows its answer
     this.model.set("answers", { ...before, [id]: answer });
     this.own = null;
     this.replies.ask(this.model.get("answers"));

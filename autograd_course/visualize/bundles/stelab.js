@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,13 +142,13 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/plot.js
 const $kit_plot = (() => {
-// A plot: axes, curves, straight lines, points; its x can be dragged.
+// A plot with axes, curves, straight lines and points. The reader can drag its x.
 
 const { clamp, draw } = $kit_kit;
 
 const FRAME = { width: 560, height: 300, left: 46, right: 14, top: 12, bottom: 30 };
 
-/** Round values, about `count` of them and at least three, that divide a range. */
+/** Return round values in a range, about `count` of them and at least three. */
 function ticks([low, high], count = 5) {
   const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
   const multiples = (step) => {
@@ -157,8 +161,8 @@ function ticks([low, high], count = 5) {
   return found.map((value) => Number(value.toPrecision(6)));
 }
 
-/** Things are drawn under a name; drawing under the same name again replaces them. `frame` may give
-    other measures than FRAME's. */
+/** Everything in a plot has a name. Drawing something with the same name replaces it. `frame` can override
+    values of FRAME. */
 class Plot {
   constructor({ label, x, y, onMove, frame }) {
     this.x = x;
@@ -174,7 +178,7 @@ class Plot {
     if (onMove) this.draggable(onMove);
   }
 
-  /** Let the reader drag: `onMove(x)` gets the place under the pointer. */
+  /** Let the reader drag. `onMove(x)` gets the x under the pointer. */
   draggable(onMove) {
     const at = ({ clientX }) => {
       const box = this.element.getBoundingClientRect();
@@ -188,7 +192,7 @@ class Plot {
     this.element.addEventListener("pointermove", (event) => event.buttons && at(event));
   }
 
-  /** Take other ranges, for all that is drawn from now on. */
+  /** Set the ranges for everything that is drawn from now on. */
   range(x, y) {
     Object.assign(this, { x, y });
     this.ruled();
@@ -219,13 +223,13 @@ class Plot {
     return height - bottom - ((y - low) / (high - low)) * (height - top - bottom);
   }
 
-  /** Return the x at a horizontal place of the drawing. */
+  /** Return the x at a horizontal position in the drawing. */
   across(px) {
     const { left, right, width } = this.frame, [low, high] = this.x;
     return clamp(low + ((px - left) / (width - left - right)) * (high - low), low, high);
   }
 
-  /** Draw a curve through [x, y] pairs; it is broken where y is null or leaves the plot far behind. */
+  /** Draw a curve through [x, y] pairs. It has gaps where y is null, not finite, or far off the plot. */
   curve(name, points, className = "ac-curve") {
     const [low, high] = this.y, reach = high - low;
     let pen = "M", path = "";
@@ -237,7 +241,7 @@ class Plot {
     this.put(name, draw("path", { class: className, d: path || "M0 0", "clip-path": this.clip() }));
   }
 
-  /** Draw the straight line through (x, y) with a slope, or nothing where that is no number. */
+  /** Draw the straight line through (x, y) with a slope, or nothing if one of the numbers is not finite. */
   line(name, { x, y, slope }, className = "ac-line") {
     if (![x, y, slope].every(Number.isFinite)) return this.put(name, null);
     const [low, high] = this.x, at = (place) => y + slope * (place - x);
@@ -255,13 +259,13 @@ class Plot {
     }));
   }
 
-  /** Draw an upright line at an x, as high as the plot. */
+  /** Draw a vertical line at x over the full height of the plot. */
   upright(name, x, className = "ac-upright") {
     const { top, bottom, height } = this.frame, at = this.px(x);
     this.put(name, draw("line", { class: className, x1: at, x2: at, y1: top, y2: height - bottom }));
   }
 
-  /** Mark stretches of x, [[low, high], …], with a sign in the margin above each. */
+  /** Shade intervals of x, [[low, high], …], with a sign in the margin above each interval. */
   bands(name, stretches, className = "ac-band", sign = "") {
     const { top, bottom, height } = this.frame;
     const marks = stretches.flatMap(([low, high]) => [
@@ -304,13 +308,13 @@ return { FRAME, Plot };
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -320,7 +324,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -331,14 +335,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -348,23 +352,23 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // stelab/widget.js
-// The STE lab. Numbers and sentences come from Python; here they are chosen.
+// The STE lab. Numbers and sentences come from Python. This code selects those to show.
 
 const { clamp, draw, focus, keepKeys, leadTo, listen, make, Questions, shownValue, write } = $kit_kit;
 const { FRAME, Plot } = $kit_plot;
 const { initialize } = $kit_saving;
 
-// The training of the STE lab: the losses of all nets, and the map of what each decides.
+// The training in the STE lab: the losses of all nets, and a map of each net's decisions.
 
-const MOST_LOSS = 0.85; // ln 2 = 0.69 is the loss of a net that knows nothing
-const LOOKS = 5; // ways in which estimators are drawn (widget.css)
+const MOST_LOSS = 0.85; // ln 2 = 0.69 is the loss of a net that has learned nothing
+const LOOKS = 5; // number of line styles for the estimators (widget.css)
 const lookOf = (i) => `ac-ste-look${i % LOOKS}`;
 
 /** One net: its name, the map of its decisions with the points on it, and its result. */
@@ -406,7 +410,7 @@ class NetCard {
   }
 }
 
-/** All nets, with the controls that start and stop them. `act` holds what the reader can do. */
+/** All nets, with the controls that start and stop their training. `act` contains the reader's actions. */
 class RaceView {
   constructor(board, act) {
     Object.assign(this, { board, act, cards: [] });
@@ -421,8 +425,8 @@ class RaceView {
       this.controls(), this.rest, this.notice, make("div", { className: "ac-ste-columns" }, losses, this.deck));
   }
 
-  /** Paint the maps when the page shows them, which is when their colors are known, and anew when
-      the notebook's theme changes. */
+  /** Paint the maps when the page shows them, because their colors are unknown before. Paint them again
+      when the notebook's theme changes. */
   followTheme(repaint) {
     this.shown = new ResizeObserver(repaint);
     this.shown.observe(this.element);
@@ -447,7 +451,7 @@ class RaceView {
     return make("div", { className: "ac-controls" }, this.train, this.place.row, this.seed.row, this.told);
   }
 
-  /** Make a card for each estimator; the maps stay empty until something is trained. */
+  /** Create a card for each estimator. The maps remain empty until the nets are trained. */
   deal(estimates) {
     this.plot.layer.replaceChildren();
     this.plot.drawn.clear();
@@ -464,7 +468,7 @@ class RaceView {
     });
     const idle = step ? `Train again` : "Train";
     this.train.textContent = training ? "Stop" : idle;
-    // A screen reader would read a running count fifty times, so only its ends are announced.
+    // A screen reader would read the running count fifty times, so announce only the start and the end.
     this.told.setAttribute("aria-live", training && step < steps ? "off" : "polite");
     write(this.told, told);
     this.rest.textContent = step ? rest : "Which of these will learn? They have the same start and the same points. Only backward differs.";
@@ -481,14 +485,14 @@ class RaceView {
   }
 }
 
-/** A labeled <select>. */
+/** Create a labeled <select>. */
 function chooser(label, options, onChoose) {
   const choice = make("select", { "aria-label": label }, ...options.map(([value, text]) => make("option", { value, text })));
   choice.addEventListener("change", () => onChoose(choice.value));
   return { row: make("label", { className: "ac-ste-chooser" }, `${label} `, choice), choice };
 }
 
-/** The colors of the two classes as the theme has them: [[r, g, b], [r, g, b]]. */
+/** Return the theme's colors for the two classes: [[r, g, b], [r, g, b]]. */
 function classColors(element) {
   const style = getComputedStyle(element);
   return ["--ac-ste-zero", "--ac-ste-one"].map((name) => {
@@ -499,7 +503,7 @@ function classColors(element) {
 
 const BUSY = "The kernel has not answered. If it is busy, try again later. " +
   "If it was restarted, run the cell again.";
-const CAP = 0.6; // what leaves the plot is drawn no farther out than this part of its height
+const CAP = 0.6; // outside the plot, a curve continues for at most this fraction of the height
 
 /** The two plots: forward with the surrogate, and the gradient. */
 class Curves {
@@ -524,7 +528,7 @@ class Curves {
       plot.element, sum);
   }
 
-  /** Draw all that stays while x moves. */
+  /** Draw everything that does not depend on x. */
   show({ view, heights, steepest, staircases, estimates }, shown, width) {
     const estimate = estimates[shown], stairs = staircases[estimate.staircase], look = lookOf(shown);
     this.element.setAttribute("data-look", shown % LOOKS);
@@ -544,14 +548,14 @@ class Curves {
     return points.map(([x, y]) => [x, y === null ? null : clamp(y, low - room, high + room)]);
   }
 
-  /** At a jump the derivative is no number: an arrow that leaves the plot. */
+  /** Return an arrow that leaves the plot for each jump, where the derivative does not exist. */
   arrows(jumps, top) {
     const plot = this.backward;
     return draw("g", { class: "ac-ste-jump" }, ...jumps.map((x) => draw("path", {
       d: `M${plot.px(x)} ${plot.py(0)}V${plot.py(top) + 9}m-5 3l5 -11l5 11z` })));
   }
 
-  /** Put the marks where x stands. */
+  /** Move the marks to the current x. */
   place(x, value, gradient, width) {
     for (const [plot, y, text] of [[this.forward, value, value], [this.backward, gradient, `∂ ${gradient}`]]) {
       plot.put("window", width ? this.band(plot, x, width) : null);
@@ -562,7 +566,7 @@ class Curves {
     }
   }
 
-  /** The chord of the staircase over x ± width, from its lower end. */
+  /** Draw the chord of the staircase over x ± width. `foot` is its y at x - width. */
   chord(x, foot, slope, width) {
     const far = foot + 2 * width * Number(slope), ends = [[x - width, foot], [x + width, far]];
     this.forward.curve("chord", width ? ends : [], "ac-curve ac-ste-own");
@@ -574,7 +578,8 @@ class Curves {
   }
 }
 
-/** A labeled slider over the places of a list; `onMove(index)` at each, `onRest()` when it is left. */
+/** A labeled slider over the elements of a list. `onMove(index)` runs for each new position, and
+    `onRest()` when the slider is released. */
 class Places {
   constructor(label, onMove, onRest) {
     this.range = make("input", { type: "range", min: 0, step: 1, "aria-label": label });
@@ -592,7 +597,7 @@ class Places {
   }
 }
 
-/** All together. */
+/** The whole lab. */
 class SteLab {
   constructor(model, element) {
     this.model = model;
@@ -632,7 +637,7 @@ class SteLab {
   get sweep() { return this.model.get("sweep"); }
   get shown() { return Math.max(0, this.sweep.estimates.findIndex(({ name }) => name === this.surrogate)); }
 
-  /** Another quantizer: choices, cards and curves anew. */
+  /** Rebuild the menus, cards and curves for another quantizer. */
   swept() {
     const { quantizers, name, estimates } = this.sweep;
     this.questions.answered();
@@ -650,7 +655,7 @@ class SteLab {
     this.progressed();
   }
 
-  /** Take the state over from the model and draw everything. */
+  /** Read the state from the model, and draw everything. */
   paint() {
     const { sweep, model } = this;
     this.surrogate = model.get("surrogate");
@@ -674,7 +679,7 @@ class SteLab {
     this.move();
   }
 
-  /** Show what holds at x. */
+  /** Show the numbers and sentences for the current x. */
   move() {
     const { sweep, at, wide } = this, { words } = sweep, estimate = sweep.estimates[this.shown];
     const stairs = sweep.staircases[estimate.staircase];
@@ -711,7 +716,7 @@ class SteLab {
     this.rest();
   }
 
-  /** Tell the kernel where everything stands; the picture that is saved shows that. */
+  /** Send the current state to the kernel, because the saved picture shows it. */
   rest() {
     const { xs, widths } = this.sweep;
     this.tell({ surrogate: this.surrogate, x: xs[this.at], width: widths[this.wide] });
@@ -723,7 +728,7 @@ class SteLab {
     if (news.length) this.model.save_changes();
   }
 
-  /** What only the kernel can answer: another quantizer, place or start. */
+  /** Ask for something that only the kernel can compute: another quantizer, place or random start. */
   ask(state) {
     this.questions.ask(() => this.tell(state));
   }
@@ -737,7 +742,7 @@ class SteLab {
   }
 
   halt() {
-    this.questions.stop(); // a stop needs no answer
+    this.questions.stop(); // a request to stop needs no answer
     this.tell({ training: false });
   }
 

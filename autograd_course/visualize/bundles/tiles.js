@@ -2,10 +2,10 @@
 
 // kit/kit.js
 const $kit_kit = (() => {
-// What every widget of the course uses.
+// Helpers that all widgets of the course share.
 
 const SVG = "http://www.w3.org/2000/svg";
-const PATIENCE = 5000; // milliseconds that the kernel has to answer
+const PATIENCE = 5000; // milliseconds to wait for the kernel's answer
 const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
   "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
@@ -13,20 +13,21 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
-/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+/** Return the focused element in the page or shadow tree that contains `element`, or null. */
 const focus = (element) => element.getRootNode().activeElement ?? null;
 
-/** Make an HTML element: {className, text, …attributes}, children. */
+/** Create an HTML element from the options {className, text, …attributes} and children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
 }
 
-/** Change a text only where it is another: what is live would be heard again, and an SVG laid out. */
+/** Set an element's text only if it differs. Otherwise, a screen reader would read a live region again, and
+    the browser would lay out an SVG again. */
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make an SVG element in the same way. */
+/** Create an SVG element in the same way. */
 function draw(tag, options = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), options, children);
 }
@@ -39,7 +40,7 @@ function filled(element, { className, text, ...attributes }, children) {
   return element;
 }
 
-/** After a press on a drawing keys go on at a control, and none of them reaches the notebook. */
+/** When the reader clicks a drawing, focus a control, so that further keys do not go to the notebook. */
 function leadTo(control, drawing) {
   drawing.addEventListener("mousedown", (event) => {
     if (!event.target.closest("svg")) return;
@@ -54,18 +55,19 @@ function button(label, face, onClick) {
   return element;
 }
 
-/** Let a button rest, or work again. It keeps the focus: a disabled one would drop it, and with it
-    every further key, onto the notebook. */
+/** Disable or enable a button with `aria-disabled`, which lets the button keep the focus. With
+    `disabled`, it would lose the focus, and further keys would go to the notebook. */
 function resting(element, now) {
   element.setAttribute("aria-disabled", now);
 }
 
-/** Beside a slider, its value for the eye: the slider itself says it. */
+/** Create the visible value next to a slider. It has no role, because the slider itself announces its value
+    to screen readers. */
 function shownValue() {
   return make("output", { role: "none" });
 }
 
-/** Fade the side of a box on which more of its content is out of sight. Return the box. */
+/** Fade each side of a box where more content is hidden. Return the box. */
 function fadeEdges(box) {
   const mark = () => {
     const hidden = box.scrollWidth - box.clientWidth - box.scrollLeft;
@@ -82,7 +84,8 @@ function fadeEdges(box) {
   return box;
 }
 
-/** Keep keys inside the widget: in JupyterLab, "d d" would delete the cell. Saving stays the page's. */
+/** Keep keys inside the widget, because "d d" would delete the cell in JupyterLab. The page still receives
+    the shortcut for saving. */
 function keepKeys(root, onKey = () => {}) {
   root.addEventListener("keydown", (event) => {
     const saves = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "s";
@@ -91,14 +94,15 @@ function keepKeys(root, onKey = () => {}) {
   });
 }
 
-/** Listen to traits of the model: {name: heard}; returns how to stop. */
+/** Listen to changes of the model's traits: {name: callback}. Return a function that stops listening. */
 function listen(model, heard) {
   const events = Object.entries(heard).map(([name, call]) => [`change:${name}`, call]);
   for (const [event, call] of events) model.on(event, call);
   return () => events.forEach(([event, call]) => model.off(event, call));
 }
 
-/** Questions to the kernel: one at a time, of those that wait only the newest, none for ever. */
+/** Questions to the kernel. They are sent one at a time, and only the newest waiting question is kept. If
+    the kernel does not answer within PATIENCE, `onSilence` is called. */
 class Questions {
   constructor(send, onSilence) {
     this.send = send;
@@ -120,7 +124,7 @@ class Questions {
     this.send(inputs);
   }
 
-  /** Return what was asked meanwhile. */
+  /** End the current question. Return the waiting question, or null. */
   answered() {
     const { waiting } = this;
     this.stop();
@@ -138,7 +142,7 @@ return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, but
 
 // kit/player.js
 const $kit_player = (() => {
-// Playback of a story in steps: buttons, a scrubber, a count.
+// Playback of a story in steps, with buttons, a scrubber and a count.
 
 const { button, clamp, draw, make, resting } = $kit_kit;
 
@@ -155,12 +159,12 @@ function icon(name) {
   return draw("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, draw("path", { d: ICONS[name] }));
 }
 
-/** Steps 0 … last. `onStep(step)` is asked to go there; `place` shows where the story stands. A story
-    that opens at its end has not been told yet: the first step forward leads to its beginning. */
+/** Controls for the steps 0 … last. `onStep(step)` goes to a step, and `place` shows the current step.
+    If a story opens at its last step, the first step forward leads to the beginning. */
 class Player {
   constructor(onStep, pace = () => 900) {
     this.onStep = onStep;
-    this.pace = pace; // milliseconds a step when playing
+    this.pace = pace; // milliseconds per step while playing
     this.step = this.last = 0;
     this.untold = true;
     this.build();
@@ -189,7 +193,7 @@ class Player {
       make("span", { className: "ac-scrub" }, this.scrubber, this.parts), this.count);
   }
 
-  /** Mark under the scrubber how many steps go forward, and how many back. */
+  /** Show below the scrubber which part of the steps is forward, and which part is backward. */
   phases(forward, backward) {
     this.parts.replaceChildren(...Object.entries({ forward, backward }).map(([text, steps]) =>
       make("span", { "data-phase": text, style: `flex-grow: ${steps}`, text })));
@@ -206,7 +210,7 @@ class Player {
     resting(this.next, step === last && !this.untold);
   }
 
-  /** The reader goes somewhere: what plays, stops. */
+  /** Go to the step that the reader has chosen, and stop playing. */
   go(step) {
     this.pause();
     this.untold = false;
@@ -241,7 +245,7 @@ class Player {
     this.player.title = label;
   }
 
-  /** The keys that mean the same on all of the widget, except those that the target itself needs. */
+  /** Return the keys that work everywhere in the widget, without those that the target itself needs. */
   keys(target) {
     if (target.matches("input, select")) return {};
     const steps = {
@@ -257,13 +261,13 @@ return { Player };
 
 // kit/saving.js
 const $kit_saving = (() => {
-// What the saved notebook keeps of a widget: its picture. Saved in live.py says why.
+// A saved notebook contains only a widget's picture. The class Saved in live.py explains why.
 
 const VIEW = "application/vnd.jupyter.widget-view+json";
-const WATCHED = Symbol.for("autograd_course.watched"); // each widget brings this code; one is enough
+const WATCHED = Symbol.for("autograd_course.watched"); // shared by all widgets, so that only one patches the notebook
 
-/** From a widget's first moment on, save its notebook without live views, and put back those that
-    the kernel still serves. Nothing waits for this, and only JupyterLab has a notebook to tell. */
+/** Make JupyterLab save the widget's notebook without live views, and restore the views whose widgets the
+    kernel still has. The widget does not wait for this. In other front ends, this does nothing. */
 function initialize({ model }) {
   const manager = model.widget_manager, context = manager?.context;
   if (!context?.model?.toJSON) return;
@@ -273,7 +277,7 @@ function initialize({ model }) {
   });
 }
 
-/** Leave the live views out of what is saved; the page keeps them. */
+/** Make a notebook leave out its live views when it is saved. They remain on the page. */
 function withoutViews(notebook) {
   if (notebook[WATCHED]) return;
   notebook[WATCHED] = true;
@@ -284,14 +288,14 @@ function withoutViews(notebook) {
   };
 }
 
-/** Take the live view out of an output of the course: its address is in the metadata, too. */
+/** Remove the live view from an output of the course. The view's id remains in the metadata. */
 function pictured(output) {
   if (!output.metadata?.[VIEW]?.model_id || !output.data?.[VIEW]) return output;
   const { [VIEW]: _, ...data } = output.data;
   return { ...output, data };
 }
 
-/** Show the live view again where the kernel still has its widget: the notebook was reopened. */
+/** In a reopened notebook, show a live view again if the kernel still has its widget. */
 function revive(notebook, manager) {
   const { dirty } = notebook;
   for (const { outputs } of notebook.cells) {
@@ -301,38 +305,38 @@ function revive(notebook, manager) {
       outputs.set(i, { ...output, data: { ...output.data, [VIEW]: view } });
     }
   }
-  notebook.dirty = dirty; // what would be saved is what was saved
+  notebook.dirty = dirty; // the saved file would be the same
 }
 
 return { initialize };
 })();
 
 // tiles/widget.js
-// The attention tiles widget. Words and numbers are made in Python.
+// The attention tiles widget. Python writes all words and numbers.
 
 const { clamp, draw, fadeEdges, keepKeys, leadTo, listen, make, write } = $kit_kit;
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
 
-// The picture of tiled attention: the score matrix in tiles, the operands next to it, the sums.
+// The picture of tiled attention: the score matrix in tiles, with the operands and the sums next to it.
 
 const TILES = {
   strip: 26, gap: 4, head: 18, number: 40, factor: 52, bar: 68, sum: 42, wide: 256, tall: 300, // viewBox units
-  wider: 330, // the matrix where rows are too low for figures
-  least: 5, most: 32, // sides of a cell
-  texted: 24, figured: 12, // from this side on a cell has a number, and a row its figures
-  parts: 1000, // of a full bar
+  wider: 330, // the width of a matrix whose rows are too low for numbers
+  least: 5, most: 32, // minimum and maximum side of a cell
+  texted: 24, figured: 12, // minimum cell sizes for numbers in the cells, and for numbers next to the rows
+  parts: 1000, // number of parts in a full bar
 };
 
-// The numbers in a row's columns, by their names; the third column is the factor's.
+// The names of the numbers in a row's columns. The third column contains the factor.
 const COLUMNS = [["m"], ["ℓ", "D"], [], ["L"]];
 
-/** Change only what is new: each change of an SVG's style is laid out anew. */
+/** Set an attribute only if it differs, because each change of an SVG's style causes a new layout. */
 const assign = (element, name, value) => {
   if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 };
 
-/** Paths for rows of digits 0 … 8, a path a digit; `across` puts rows of digits into columns. */
+/** Return a path for each digit in rows of digits from 0 to 8. With `across`, the rows become columns. */
 function heated(rows, x, y, width, height, across = false) {
   const paths = {}, fine = (number) => Math.round(100 * number) / 100;
   const cell = `h${fine(width)}v${fine(height)}h${-fine(width)}z`;
@@ -340,11 +344,11 @@ function heated(rows, x, y, width, height, across = false) {
     const [left, top] = across ? [i, j] : [j, i];
     paths[digit] = `${paths[digit] ?? ""}M${fine(x + left * width)} ${fine(y + top * height)}${cell}`;
   }));
-  delete paths[0]; // nothing to see
+  delete paths[0]; // zero is invisible
   return Object.entries(paths).map(([digit, d]) => draw("path", { class: `ac-tiles-heat ac-tiles-${digit}`, d }));
 }
 
-/** One tensor in blocks next to the matrix: a token is a row at the sides, and a column on top. */
+/** One tensor in blocks next to the matrix. A token is a row at the sides, and a column on top. */
 class Strip {
   constructor(name, label, blocks, { x, y, cell, across = false }) {
     Object.assign(this, { name, label, cell, across, x, y });
@@ -370,7 +374,7 @@ class Strip {
     return { box, values, rows: stop - start, shown: null, element: draw("g", {}, values, rim) };
   }
 
-  /** Show a block's values, or nothing while there are none. */
+  /** Show a block's values, or nothing if it has no values yet. */
   fill(index, rows) {
     const block = this.blocks[index];
     if (block.shown === rows) return;
@@ -386,8 +390,8 @@ class Strip {
   }
 }
 
-/** What one query keeps between tiles: numbers, the last factor, and a bar made of its parts; `ends`
-    are the right ends of the columns. `begin` is shown before its first tile. */
+/** What one query keeps between tiles: numbers, the last factor, and a bar that consists of parts. `ends`
+    are the right ends of the columns. `begin` is shown before the query's first tile. */
 class Row {
   constructor(ends, y, height, bar, begin) {
     Object.assign(this, { y, height, from: bar, bars: [], begin });
@@ -437,7 +441,7 @@ class Row {
   }
 }
 
-// The score matrix in tiles, and everything around it in its place.
+// The score matrix in tiles, with everything around it.
 
 class Matrix {
   constructor(onTile) {
@@ -538,7 +542,7 @@ class Matrix {
     this.rule, ...this.heads, ...this.rows.map(({ element }) => element)));
   }
 
-  /** Show the state after a step; `now` is its frame, with what earlier frames have left. */
+  /** Show the state after a step. `now` is its frame, combined with the results of earlier frames. */
   paint(now) {
     const back = sideOf(now) === "backward";
     this.element.classList.toggle("ac-tiles-back", back);
@@ -551,7 +555,7 @@ class Matrix {
     this.describe(now.figures);
   }
 
-  /** Give the numbers of the rows to screen readers. */
+  /** Describe the numbers of the rows for screen readers. */
   describe(figures) {
     const told = Object.entries(this.figured ? figures : {}).map(([row, { texts }]) =>
       `row ${row}: ${Object.entries(texts).map(([name, text]) => `${name} = ${text}`).join(", ")}`);
@@ -595,9 +599,9 @@ class Matrix {
 }
 
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward", end: "End" };
-const HURRY = { few: 1500, many: 500, manySteps: 60 }; // milliseconds a step when playing
+const HURRY = { few: 1500, many: 500, manySteps: 60 }; // milliseconds per step while playing
 
-/** Add frames up to a step (Python has the same for the picture). */
+/** Combine the frames up to a step. Python does the same for the picture. */
 function upTo({ frames }, step) {
   const state = { figures: {}, filled: {}, trail: [] };
   for (const frame of frames.slice(0, step + 1)) {
@@ -611,7 +615,7 @@ function upTo({ frames }, step) {
 
 const sideOf = ({ phase }) => (phase === "backward" || phase === "end" ? "backward" : "forward");
 
-/** The memory of a tile, compared with the whole matrix as one tile. */
+/** The memory that a tile needs, compared with the full matrix as a single tile. */
 class Memory {
   constructor() {
     this.turn = this.row("this tile");
@@ -624,7 +628,7 @@ class Memory {
 
   row(label) {
     const square = make("i", { className: "ac-tiles-square" }), rest = make("i", { className: "ac-tiles-rest" });
-    const size = make("strong"); // an output element would be announced at each step
+    const size = make("strong"); // a screen reader would announce an output element at each step
     const track = make("span", { className: "ac-tiles-track", "aria-hidden": "true" }, square, rest);
     return { square, rest, size, line: make("div", {}, make("span", { text: label }), track, size) };
   }
@@ -644,7 +648,7 @@ class Memory {
   }
 }
 
-/** All together: keeps the step and the choice, plays, and talks to the model. */
+/** The whole widget. It keeps the step and choices, plays the steps, and communicates with the model. */
 class AttentionView {
   constructor(model, element) {
     this.model = model;
@@ -715,7 +719,7 @@ class AttentionView {
     this.player.place(this.step, this.last);
   }
 
-  /** Select another run, and go to the same place in it. */
+  /** Select another run, and go to the corresponding step in it. */
   choose(changed) {
     this.player.pause();
     const { story, step } = this;
@@ -731,7 +735,7 @@ class AttentionView {
     this.model.save_changes();
   }
 
-  /** Go to the visit of a tile, in the current phase. */
+  /** Go to the step at which the current phase processes a tile. */
   visit(row, column) {
     const phase = this.matrix.element.classList.contains("ac-tiles-back") ? "backward" : "forward";
     const step = this.story.frames.findIndex((frame) =>
@@ -753,7 +757,8 @@ class AttentionView {
   }
 }
 
-/** The step of another run with the same pair in the same phase, or else as far along. */
+/** Return the step of another run whose tile contains the same query and key in the same phase. If there is
+    none, return the step at the same fraction of the run. */
 function counterpart(from, step, to) {
   const { phase, kind, tile } = from.frames[step], pair = tile && [from.rows[tile[0]][0], from.columns[tile[1]][0]];
   const holds = (one) => one && [to.rows[one[0]], to.columns[one[1]]].every(
