@@ -227,11 +227,12 @@ book-pins:
 # This uses a new environment, so that it does not pin unrelated packages in $(VENV). torch keeps its
 # version, because the lessons teach its behavior. To change the version, first edit the torch line in
 # constraints.txt. GPU libraries are left out, because torch itself pins them. jsonschema 4.25 and later
-# versions load a grammar, which delays the start of each Jupyter process by seconds.
+# versions load a grammar, which delays the start of each Jupyter process by seconds. soupsieve 3 and
+# later versions do not install on Python 3.11.2, the version in Debian 12.
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt
-	echo 'jsonschema<4.25' >> build/pins/kept.txt
+	printf '%s\n' 'jsonschema<4.25' 'soupsieve<3' >> build/pins/kept.txt
 	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor '.[dev,third-party]' ./packages/autograd-classroom
 	echo '# The exact versions that the tests run on. `make constraints` writes this file. Do not edit it.' > constraints.txt
 	build/pins/bin/python $(PIP) freeze --exclude autograd-classroom --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 from zlib import crc32
 
+import torch
+
 from autograd_course.visualize.flow import marks
 from autograd_course.visualize.flow.trace import (
     Edge,
@@ -162,14 +164,35 @@ def total(node: Node, uses: Sequence[Edge]) -> str:
     """Return the sum of a value's gradients as text, such as ``2 + 3 = 5``.
 
     For larger tensors, return ``""``. They are summarized by their norms, and the norm of a sum is
-    not the sum of the norms.
+    not the sum of the norms. Also return ``""`` if the gradients do not add up.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
     if len(parts) < 2 or whole is None or any(part.statistics for part in (*parts, whole)):
         return ""
+    if overwritten(node, uses):
+        return ""
     first, *others = (part.text for part in parts)
     return f"{' + '.join([first, *map(bracketed, others)])} = {whole.text}"
+
+
+def overwritten(node: Node, uses: Sequence[Edge]) -> str:
+    """Return the gradients that a value receives as text, if they do not add up to its gradient.
+
+    A later ``backward`` has then written into one of them. Return ``""`` for larger tensors, whose
+    numbers are unknown.
+    """
+    parts = [edge.gradient for edge in uses if edge.gradient is not None]
+    (whole,) = arriving(node)
+    if len(parts) < 2 or whole is None or any(it.values is None for it in (*parts, whole)):
+        return ""
+    numbers = [torch.tensor(it.values, dtype=torch.complex128) for it in (*parts, whole)]
+    known = all(bool(it.isfinite().all()) for it in numbers)
+    if len({it.shape for it in numbers}) > 1 or not known:
+        return ""
+    if torch.allclose(torch.stack(numbers[:-1]).sum(0), numbers[-1], rtol=2e-2, atol=1e-6):
+        return ""
+    return listed([part.text for part in parts])
 
 
 def bracketed(text: str) -> str:
@@ -458,19 +481,27 @@ class _Writer:
         return [self._step("backward", node, self._turn(node)) for node in nodes]
 
     def _turn(self, node: Node) -> str:
+        if node.kind == "input":
+            gradient = self._slot(self._arrived(node) + self._why(node))
+            return f"{node.name} has gradient ∂ {gradient}."
         gradient = self._slot(self._arrived(node))
         if node.kind == "output":
             why = "its sum is the loss" if self.trace.summed else "∂L/∂L"
             return f"{node.name} starts with ∂ {gradient} ({why})."
-        if node.kind == "input":
-            uses = len(self.trace.out_of(node.id))
-            summed = f", the sum over its {uses} uses" if uses > 1 else ""
-            return f"{node.name} has gradient ∂ {gradient}{summed}."
         sends = [
             f"{self._slot(sent(edge))} to {self._name(edge.source)}"
             for edge in self.trace.into(node.id)
         ]
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
+
+    def _why(self, node: Node) -> str:
+        """Explain the gradient of an input that is used several times."""
+        uses = self.trace.out_of(node.id)
+        if len(uses) < 2:
+            return ""
+        if len(node.gradients) == 1 and (parts := overwritten(node, uses)):
+            return f", although it receives {parts}: a backward has overwritten one of them"
+        return f", the sum over its {len(uses)} uses"
 
     def _arrived(self, node: Node) -> str:
         """Describe the sum of the arriving gradients, its change by a hook, and any warning."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from flows import loss, two_and_three
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course.functions import Square
 from autograd_course.visualize import Trace, describe, trace_gradient_flow
@@ -269,3 +270,20 @@ def test_no_hook_and_no_tensor_stays_behind() -> None:
         gc.enable()
     assert list(weight._backward_hooks.values()) == [clipped]
     assert (weight.grad, trace.title) == (None, "fn")
+
+
+def test_a_gradient_that_was_overwritten_is_not_called_a_sum() -> None:
+    class Relu(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.clamp(min=0)
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return grad_output.masked_fill_(x <= 0, 0)
+
+    said = describe(trace_gradient_flow(lambda x: 3 * (x + Relu.apply(x)), torch.tensor(-2.0)))
+
+    assert "x has gradient ∂ 0, although it receives 0 and 3: a backward has overwritten" in said
