@@ -41,6 +41,7 @@ highlight_language = "text"
 
 html_math_renderer = "mathml"  # mathml.py, next to this file
 html_static_path = ["_static"]
+html_search_scorer = str(Path(__file__).with_name("scorer.js"))
 
 html_theme = "sphinx_book_theme"
 html_extra_path = [str(ROOT / "build" / "book-source" / ".extra")]

@@ -359,3 +359,13 @@ def test_each_cell_of_a_table_knows_the_name_of_its_column() -> None:
         f'<table class="table">{head}<tr><td data-label="Rule">a</td><td data-label="">b</td></tr>'
         '<tr><td data-label="Rule">c</td></tr></table>'
     )
+
+
+def test_the_excerpt_of_a_search_result_comes_from_the_text_of_the_page(tmp_path: Path) -> None:
+    script = tmp_path / "_static" / "searchtools.js"
+    script.parent.mkdir()
+    script.write_text("page.querySelector('[role=\"main\"]')")
+
+    lighten(tmp_path)
+
+    assert script.read_text() == "page.querySelector('.bd-article')"

@@ -17,6 +17,7 @@ from PIL import Image
 _SCRIPT = re.compile(r'<script (?P<rest>[^>]*?src="(?P<file>[^"]+)"[^>]*)></script>\n?')
 _ICONS = "fontawesome.js"  # the style sheet shows the same icons with a font
 _SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
+_TEXT = ".bd-article"
 _AT_ONCE = "documentation_options.js"  # other scripts use it while the page is loading
 _PICTURE = re.compile(
     r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>'
@@ -37,6 +38,10 @@ def lighten(site: Path) -> None:
         text = page.read_text(encoding="utf-8")
         page.write_text(_lighter(text, page), encoding="utf-8", newline="\n")
     (site / "_static" / "scripts" / _ICONS).unlink(missing_ok=True)
+    search = site / "_static" / "searchtools.js"
+    if search.exists():  # the excerpts in search results would contain the page's buttons
+        text = search.read_text(encoding="utf-8")
+        search.write_text(text.replace('[role="main"]', _TEXT), encoding="utf-8", newline="\n")
     scripts = sorted(site.rglob("*.js"))
     words = {word for path in (*pages, *scripts) for word in _words(path)}
     for sheet in sorted(site.rglob("*.css")):
