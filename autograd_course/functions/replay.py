@@ -24,7 +24,7 @@ class Replay:
 
     def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
         self.fn = fn
-        # In eval mode, modules should not write to their buffers, so there is no need to copy them.
+        # In eval mode, modules should not write to their buffers, so do not copy the buffers.
         inner = {m for module in modules for m in module.modules() if m.training}
         self._slots = [(m, name) for m in inner for name, b in m._buffers.items() if b is not None]
         self._buffers: list[tuple[nn.Module, str, Tensor]] = []

@@ -20,7 +20,7 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
     """Return the first course folder among ``start``, its parents and ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
-    editable install. Raises :class:`LabError` if there is no such folder.
+    editable install. Raises :class:`LabError` if none of these is a course folder.
     """
     start = start.resolve()
     for folder in (start, *start.parents, repository):

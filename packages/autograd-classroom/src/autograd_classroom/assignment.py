@@ -13,7 +13,7 @@ from autograd_classroom.gradebook.settings import Settings, from_file
 
 @dataclass(frozen=True)
 class Assignment:
-    """The contents of the settings file and of the roster. ``None`` means that there is no file."""
+    """The contents of the settings file and of the roster, or ``None`` without such a file."""
 
     settings: Settings | None = None
     roster: Roster | None = None

@@ -84,6 +84,7 @@ from autograd_doctor._probes.core import choose_precision, probe
 from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor._safe_repr import first_line
+from autograd_doctor.card import may_be_intended
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import BackwardInside, Evidence, Failure
 from autograd_doctor.finding import Finding
@@ -618,7 +619,8 @@ def families_asked_inside(backward_inside: BackwardInside, *, twice: bool) -> tu
     with that result. ``twice`` says whether second derivatives are required.
     """
     values = VALUE_FAMILIES if backward_inside else ()
-    return (*FAMILIES_ASKED_INSIDE, *values, *("order" for _ in [twice] if _))
+    order = ("order",) if twice else ()
+    return (*FAMILIES_ASKED_INSIDE, *values, *order)
 
 
 def combine_findings(
@@ -763,7 +765,7 @@ class Case:
                 by_design = self.surrogate is not None or declaration_of(call.function) is not None
                 for found in judge(known, self.intentional, skip_rules):
                     is_about_gradients = RULES[found.rule].family not in FAMILIES_ASKED_INSIDE
-                    if not (is_about_gradients and (by_design or _may_be_intended(found))):
+                    if not (is_about_gradients and (by_design or may_be_intended(found))):
                         yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
@@ -779,29 +781,6 @@ class Case:
         return tuple(
             None if not is_float(v) else real.to_complex() if v.is_complex() else real for v in args
         )
-
-
-# A gradient that breaks one of these rules, or has one of these kinds of evidence, may be intended.
-# The caller of a callable cannot declare this for a Function inside it.
-_INTENDED_RULES = (
-    "extra-gradient",
-    "flipped-sign",
-    "ignores-grad-output",
-    "nonlinear-in-grad-output",
-    "undeclared-surrogate",
-)
-_INTENDED_EVIDENCE = (
-    "acts_on_the_gradient_alone",
-    "held_fixed",
-    "passes_grad_output",
-    "stated_design",
-)
-
-
-def _may_be_intended(finding: Finding) -> bool:
-    return finding.rule in _INTENDED_RULES or any(
-        key in finding.evidence for key in _INTENDED_EVIDENCE
-    )
 
 
 def _named(found: Finding, function: str) -> Finding:

@@ -305,22 +305,38 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
     found = finding.clue or (finding.repair and not finding.repair.left)
     if finding.hint and not (found and finding.rule in SAYS_HOW_TO_SEARCH):
         yield "hint", finding.hint
-    if evidence.get("surrogate"):
-        pass  # the user has already declared the intended gradient
-    elif finding.rule in BY_DESIGN:
-        yield "if meant", BY_DESIGN[finding.rule]
-    elif evidence.get("acts_on_the_gradient_alone"):
-        yield "if meant", SCALED
-    elif evidence.get("without_gradient"):
-        yield "if meant", DATA.format(*evidence["without_gradient"])
-    elif evidence.get("held_fixed"):
-        yield "if meant", HELD_FIXED
-    elif evidence.get("passes_grad_output"):
-        yield "if meant", BY_DESIGN["undeclared-surrogate"]
-    elif evidence.get("stated_design"):
-        yield "if meant", STATED.format(evidence["stated_design"], finding.rule)
+    # After the user has declared a surrogate, do not ask for another one.
+    if not evidence.get("surrogate") and (how := _how_to_declare(finding)):
+        yield "if meant", how
     if finding.lesson:
         yield "lesson", finding.lesson
+
+
+# Evidence for a gradient that may deviate on purpose
+INTENDED = ("acts_on_the_gradient_alone", "held_fixed", "passes_grad_output", "stated_design")
+
+
+def may_be_intended(finding: Finding) -> bool:
+    """Return whether a gradient may deviate on purpose."""
+    return finding.rule in BY_DESIGN or any(key in finding.evidence for key in INTENDED)
+
+
+def _how_to_declare(finding: Finding) -> str:
+    """Explain how to declare that a deviation is intended. Return ``""`` if this is unlikely."""
+    evidence = finding.evidence
+    if finding.rule in BY_DESIGN:
+        return BY_DESIGN[finding.rule]
+    if evidence.get("acts_on_the_gradient_alone"):
+        return SCALED
+    if evidence.get("without_gradient"):
+        return DATA.format(*evidence["without_gradient"])
+    if evidence.get("held_fixed"):
+        return HELD_FIXED
+    if evidence.get("passes_grad_output"):
+        return BY_DESIGN["undeclared-surrogate"]
+    if evidence.get("stated_design"):
+        return STATED.format(evidence["stated_design"], finding.rule)
+    return ""
 
 
 def search_rows(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -67,7 +67,7 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
 def in_time(seconds: float, act: Callable[[], T], otherwise: T) -> T:
     """Call ``act``, and return its result, or ``otherwise`` if the call uses too much CPU time.
 
-    Outside the main thread, there is no limit, because starting a watchdog takes too long.
+    Outside the main thread, the call has no limit, because starting a watchdog takes too long.
     """
     if not _has_signal():
         return act()

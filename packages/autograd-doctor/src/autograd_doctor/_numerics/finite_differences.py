@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -112,21 +113,17 @@ def with_ties(
     tied = numbers[(counts > 1) & numbers.isfinite()]
     smooth = torch.cat([found.smooth for found in columns])
     at_kinks = torch.isin(tied, elements[~smooth])  # these groups come first
-    directions = [
-        [
-            _where_equal(_real(inputs[position]), found.index, number)
-            for position, found in zip(wanted, columns, strict=True)
-        ]
-        for number in torch.cat([tied[at_kinks], tied[~at_kinks]]).tolist()[:MOST_TIES]
-    ]
+    first = torch.cat([tied[at_kinks], tied[~at_kinks]]).tolist()[:MOST_TIES]
     # The largest magnitude of 1 and -1 is differentiable if both grow together.
     sizes = numbers[(numbers > 0) & torch.isin(-numbers, numbers) & numbers.isfinite()]
-    directions += [
+    moves = [partial(_if_equal, number) for number in first]
+    moves += [partial(_if_as_large, number) for number in sizes.tolist()[:MOST_TIES]]
+    directions = [
         [
-            _where_as_large(_real(inputs[position]), found.index, number)
+            _at_index(_real(inputs[position]), found.index, move)
             for position, found in zip(wanted, columns, strict=True)
         ]
-        for number in sizes.tolist()[:MOST_TIES]
+        for move in moves
     ]
     if not directions:
         return tuple(columns), None
@@ -145,20 +142,22 @@ def with_ties(
     ), together
 
 
-def _where_equal(real: Tensor, index: Tensor, number: float) -> Tensor:
-    """Return a direction that moves all examined elements with a given value."""
+def _at_index(real: Tensor, index: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return a direction that moves the examined elements as ``move`` says."""
     vector = torch.zeros_like(real)
     index = index.to(real.device)
-    vector[index] = torch.where(real[index] == number, abs(number) or 1.0, 0.0).to(real)
+    vector[index] = move(real[index]).to(real)
     return vector
 
 
-def _where_as_large(real: Tensor, index: Tensor, number: float) -> Tensor:
-    """Return a direction that scales the examined elements with this magnitude."""
-    vector = torch.zeros_like(real)
-    index = index.to(real.device)
-    vector[index] = torch.where(real[index].abs() == number, real[index], 0.0).to(real)
-    return vector
+def _if_equal(number: float, elements: Tensor) -> Tensor:
+    """Move the elements with this value."""
+    return torch.where(elements == number, abs(number) or 1.0, 0.0)
+
+
+def _if_as_large(number: float, elements: Tensor) -> Tensor:
+    """Scale the elements with this magnitude."""
+    return torch.where(elements.abs() == number, elements, 0.0)
 
 
 def jacobian(

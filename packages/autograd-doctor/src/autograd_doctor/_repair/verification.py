@@ -189,8 +189,8 @@ def _recorder(case: Case, example: Evidence, seed: int) -> Record | None:
 
     The first candidate is ``forward``, unless the user declares a surrogate gradient. The next
     candidate is the declared surrogate or reference, if it is in the same file. Choose the first
-    candidate for which autograd computes the expected gradients. If there is no such candidate,
-    choose the first one. Return ``None`` if there are no candidates.
+    candidate for which autograd computes the expected gradients. If autograd computes other
+    gradients for every candidate, choose the first one. Return ``None`` without candidates.
     """
     function = case.subject.function
     assert function is not None
