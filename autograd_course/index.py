@@ -87,7 +87,8 @@ def known(exercise_id: Any) -> Entry:
         raise UnknownExerciseError(
             'the id of the exercise comes first, as text: grade("square", Square).'
         )
-    if meant := named(exercise_id, INDEX):
+    meant = exercise_id if exercise_id in INDEX else named(exercise_id, INDEX)
+    if meant:
         return INDEX[meant]
     typed = id_typed(exercise_id)
     close = similar(typed, INDEX) or similar(typed, INDEX, cutoff=0.0)
@@ -115,7 +116,8 @@ def named(typed: str, names: Iterable[str]) -> str:
     Case, spaces, hyphens and underscores do not matter. So a class name also identifies its
     exercise: ``ScaledSigmoid`` means ``scaled-sigmoid``.
     """
-    meant = [name for name in names if _letters(name) == _letters(typed)]
+    letters = _letters(typed)
+    meant = [name for name in names if _letters(name) == letters]
     return meant[0] if len(meant) == 1 else ""
 
 
