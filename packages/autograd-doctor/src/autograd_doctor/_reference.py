@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_doctor._execution.calls import USERS, fresh
+from autograd_doctor._execution.calls import USERS, fresh, run_engine
 from autograd_doctor._execution.isolation import generator, reseed
 from autograd_doctor._numerics.closeness import size
 from autograd_doctor._numerics.finite_differences import as_real, flat, jacobian
@@ -107,11 +107,10 @@ class Declared:
         if not pairs:
             return [torch.zeros_like(leaf) for leaf in self.leaves]
         outputs, gs = zip(*pairs, strict=True)
+        grads = run_engine(outputs, gs, self.leaves, retain_graph=True)
         return [
-            grad.detach()
-            for grad in torch.autograd.grad(
-                outputs, self.leaves, gs, retain_graph=True, materialize_grads=True
-            )
+            torch.zeros_like(leaf) if grad is None else grad.detach()
+            for grad, leaf in zip(grads, self.leaves, strict=True)
         ]
 
     def held_fixed(

@@ -150,16 +150,18 @@ def _record(record: type[Any]) -> Check:
 
     def conforming(value: Any) -> bool:
         return type(value) is record and all(
-            check(getattr(value, name)) for name, check in _checks(cast(Hashable, record))
+            (part := getattr(value, name)) is default or check(part)
+            for name, check, default in _checks(cast(Hashable, record))
         )
 
     return conforming
 
 
 @cache
-def _checks(record: Any) -> tuple[tuple[str, Check], ...]:
+def _checks(record: Any) -> tuple[tuple[str, Check, Any], ...]:
+    """Return the name, the check and the default of each field of a dataclass."""
     hints = get_type_hints(record)
-    return tuple((field.name, _check(hints[field.name])) for field in fields(record))
+    return tuple((each.name, _check(hints[each.name]), each.default) for each in fields(record))
 
 
 def _plain(hint: Any) -> Check:
@@ -181,6 +183,7 @@ _NUMBERS = {
     *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 }  # fmt: skip
+_ATOMS = {NoneType, bool, int, float, Tensor}
 _LONGEST = 10_000  # maximum number of entries in a list, or characters in a string
 
 Tensors = Sequence[Tensor | None]
@@ -232,14 +235,20 @@ def _is_short(value: Any) -> bool:
 
     The caller has already checked the types.
     """
-    if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
-        return False
-    if isinstance(value, tuple):
-        return all(map(_is_short, value))
-    if isinstance(value, dict):
-        return all(map(_is_short, (*value.keys(), *value.values())))
-    parts = vars(value).values() if hasattr(value, "__dataclass_fields__") else ()
-    return all(map(_is_short, parts))
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if type(part) in _ATOMS:
+            continue
+        if isinstance(part, str | tuple | dict) and len(part) > _LONGEST:
+            return False
+        if isinstance(part, tuple):
+            parts += part
+        elif isinstance(part, dict):
+            parts += (*part.keys(), *part.values())
+        elif hasattr(part, "__dataclass_fields__"):
+            parts += vars(part).values()
+    return True
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, Variable
 
 from autograd_doctor._execution.time_limit import TimeUp, many_limits, time_limit, untimed
 from autograd_doctor._numerics.tensors import is_float
@@ -48,11 +48,29 @@ def passes_within(seconds: float) -> Iterator[None]:
         _seconds.reset(token)
 
 
+def run_engine(
+    outputs: Sequence[Tensor],
+    grad_outputs: Sequence[Tensor],
+    leaves: Sequence[Tensor],
+    *,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """Return the same gradients as ``torch.autograd.grad``, but do not check ``grad_outputs``.
+
+    PyTorch's check imports sympy, which takes longer than a whole diagnosis.
+    """
+    found: tuple[Tensor | None, ...] = Variable._execution_engine.run_backward(
+        tuple(outputs), tuple(grad_outputs), retain_graph, create_graph, tuple(leaves), True, False
+    )
+    return found
+
+
 def prepare() -> None:
     """Start PyTorch's autograd engine now so that no time limit interrupts its startup."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
-        torch.autograd.grad(one * 1, one)
+        run_engine([one * 1], [torch.ones(())], [one])
 
 
 def prepare_meta() -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Variable
 
-from autograd_doctor._execution.calls import attempt
+from autograd_doctor._execution.calls import attempt, run_engine
 from autograd_doctor._execution.lines import line_that_changes, line_with_nan
 from autograd_doctor._execution.operations import memory
 from autograd_doctor._execution.session import Arrange, Move, Run, Session, stay
@@ -109,11 +108,7 @@ def gradients(
     outputs, gs = zip(*pairs, strict=True)
     kept = retain_graph or create_graph
     try:
-        # Like torch.autograd.grad, but without its check of the shapes of grad_outputs. This check
-        # imports sympy, which takes longer than a whole diagnosis.
-        grads = Variable._execution_engine.run_backward(
-            outputs, gs, kept, create_graph, tuple(run.leaves), True, False
-        )
+        grads = run_engine(outputs, gs, run.leaves, retain_graph=kept, create_graph=create_graph)
     except RuntimeError as error:
         if ".grad()" not in str(error):
             raise
