@@ -231,13 +231,22 @@ def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: 
     assert "eve.zip: the zip is broken" in said(result)
 
 
-def test_without_a_sandbox_nothing_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap, "works", lambda: False)
+@pytest.mark.parametrize("bwrap", ["not installed", "not allowed"])
+def test_without_a_sandbox_nothing_runs(
+    bwrap: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = tmp_path / "bin" / "bwrap"
+    command.parent.mkdir()
+    if bwrap == "not allowed":
+        command.write_text("#!/bin/sh\nexit 1\n")
+        command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent))
     monkeypatch.setattr(container, "engine", lambda: None)
     refused = run("grade", "homework")
 
     assert refused.exit_code == NOT_DONE
-    assert said(refused).startswith("there is no sandbox here to run submissions in: install bubb")
+    assert "there is no sandbox here to run submissions in: install bubb" in said(refused)
+    assert "answers graded" not in said(refused)
 
 
 def test_the_grader_s_own_failures_end_with_1_and_have_a_column(

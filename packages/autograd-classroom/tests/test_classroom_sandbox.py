@@ -76,7 +76,7 @@ def handed_in(box: Sandbox, source: str) -> Verdict:
 def seen(box: Sandbox, expression: str) -> object:
     """Return an expression's value in the sandbox. Earlier lines are run as statements."""
     *before, last = expression.strip().splitlines()
-    source = "\n".join(["import json", *before, f"raise LookupError(json.dumps({last}))"])
+    source = "\n".join(["import json, sys", *before, f"raise LookupError(json.dumps({last}))"])
     message = handed_in(box, source).message
     assert "LookupError: " in message, message
     begins = message.index("LookupError: ") + len("LookupError: ")
@@ -236,6 +236,19 @@ def test_what_all_answers_take_together_is_bounded_and_what_passes_between_them_
 
 
 # The sandbox itself
+
+
+@needs_bubblewrap
+def test_what_one_child_imports_slowly_the_next_child_has() -> None:
+    has_it = "'torch._dynamo' in sys.modules"
+    with Sandbox(Bubblewrap()) as box:
+        before = seen(box, has_it)
+        remarks = handed_in(box, square(before="import torch._dynamo")).remarks
+        after = seen(box, has_it)
+
+        assert (before, after) == (False, True)
+        assert not any("replaces" in remark for remark in remarks)
+        assert handed_in(box, square()).remarks == ()
 
 
 def test_without_any_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,8 @@ def executor(
             _note(Trusted().gap)
         yield Cluster(scheduler, judge)
         return
+    if template and template.has_ended:
+        template = None
     backend = template.backend if template else choose(trust=trust)
     if backend.gap:
         _note(backend.gap)

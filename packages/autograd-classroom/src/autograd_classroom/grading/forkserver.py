@@ -117,9 +117,6 @@ def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
 def _serve(control: socket.socket) -> None:
     """Fork once for each request, until the other side closes the connection."""
     with importing():
-        # autograd imports this when it first receives a grad_output
-        import torch.fx.experimental.symbolic_shapes  # noqa: F401
-
         from autograd_course.grader.catalogue import CATALOGUE
 
         dict(CATALOGUE)  # imports every exercise

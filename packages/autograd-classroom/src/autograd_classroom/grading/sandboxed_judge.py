@@ -16,7 +16,7 @@ from autograd_classroom.grading.version import grader_version
 from autograd_classroom.judge import judged
 from autograd_classroom.judge.repairing import Budget
 from autograd_classroom.sandbox import NoSandboxError, choose
-from autograd_classroom.sandbox.backend import SandboxError
+from autograd_classroom.sandbox.backend import Backend, SandboxError
 from autograd_classroom.sandbox.running import Sandbox
 from autograd_classroom.sandbox.template import Template, Twin
 from autograd_course.extraction import Answer
@@ -29,10 +29,12 @@ class SandboxedJudge:
     """An :data:`Opening` that provides a judge. The judge runs all its tasks in the same sandbox.
 
     Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
-    ``running`` is a fork of a sandbox template that is already running.
+    ``running`` is a fork of a sandbox template that is already running, and ``backend`` is its
+    sandbox.
     """
 
     trust: bool = False
+    backend: Backend | None = None
     running: Twin | None = None
 
     @contextmanager
@@ -40,7 +42,8 @@ class SandboxedJudge:
         """Yield a judge, and keep its sandbox open during the ``with`` block."""
         torch.set_num_threads(1)  # one thread, because the workers together use all cores
         try:
-            sandbox = Sandbox(choose(trust=self.trust), running=self.running).start()
+            backend = self.backend or choose(trust=self.trust)
+            sandbox = Sandbox(backend, running=self.running).start()
         except (NoSandboxError, SandboxError) as error:
             raise RefusedError(str(error)) from None
         with sandbox:
@@ -55,7 +58,7 @@ class SandboxedJudge:
             yield self
             return
         with closing(twin):
-            yield replace(self, running=twin)
+            yield replace(self, backend=template.backend, running=twin)
 
 
 def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:

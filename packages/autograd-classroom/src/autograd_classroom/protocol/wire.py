@@ -96,7 +96,11 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors[name] = real.clone(memory_format=torch.contiguous_format)
         return {"tensor": name, "complex": value.is_complex()}
     if is_dataclass(value) and not isinstance(value, type):
-        parts = {name: _plain(getattr(value, name), tensors) for name in _fields(type(value))}
+        parts = {
+            name: _plain(part, tensors)
+            for name, default in _fields(type(value))
+            if (part := getattr(value, name)) is not default
+        }
         return {"record": type(value).__name__, "fields": parts}
     if isinstance(value, tuple | list):
         return {"items": [_plain(item, tensors) for item in value], "list": isinstance(value, list)}
@@ -108,8 +112,9 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 @functools.cache
-def _fields(record: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(record))
+def _fields(record: type) -> tuple[tuple[str, Any], ...]:
+    """Return the names and defaults of a record's fields. Most fields have their defaults."""
+    return tuple((field.name, field.default) for field in fields(record))
 
 
 def _built(data: Any, tensors: dict[str, Tensor]) -> Any:

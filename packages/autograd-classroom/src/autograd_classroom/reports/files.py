@@ -14,7 +14,7 @@ from autograd_classroom.reports.document import json_pieces
 from autograd_classroom.reports.gradescope import gradescope_results
 from autograd_classroom.reports.junit import junit_pieces
 from autograd_classroom.reports.pages import class_page, feedback, feedback_name
-from autograd_classroom.reports.sites import canvas_pieces, feedback_zip, moodle_pieces
+from autograd_classroom.reports.sites import FeedbackZip, canvas_pieces, moodle_pieces
 from autograd_classroom.reports.table import csv_pieces, grade_table_pieces
 from autograd_course.errors import CourseError
 
@@ -44,10 +44,12 @@ def _gradescope(book: Gradebook) -> Files:
 def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
     people = book.people()
+    archive = FeedbackZip(book)
     for student in book.students():
-        name = people.get(student, Person(student)).label
-        yield f"feedback/{feedback_name(student)}", feedback(book, student, name)
-    yield "feedback.zip", [feedback_zip(book)]
+        page = "".join(feedback(book, student, people.get(student, Person(student)).label))
+        archive.add(student, page)
+        yield f"feedback/{feedback_name(student)}", [page]
+    yield "feedback.zip", [archive.contents()]
 
 
 def _canvas(book: Gradebook) -> Files:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.gradebook.roster import Person
-from autograd_classroom.reports.pages import feedback, feedback_name
+from autograd_classroom.reports.pages import feedback_name
 from autograd_classroom.reports.table import number, written
 
 _MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
@@ -96,8 +96,8 @@ def _numbers(book: Gradebook, pattern: re.Pattern[str]) -> dict[str, str]:
     return {s: match["user"] for s, top in _tops(book) if (match := pattern.fullmatch(top))}
 
 
-def feedback_zip(book: Gradebook) -> bytes:
-    """Return a zip file of all students' pages, with file names that Moodle or Canvas recognizes.
+class FeedbackZip:
+    """A zip file of all students' pages, with file names that Moodle or Canvas recognizes.
 
     Moodle expects each page in a folder with the name of the student's downloaded folder
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
@@ -105,15 +105,21 @@ def feedback_zip(book: Gradebook) -> bytes:
     and the file number (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
-    tops, people = dict(_tops(book)), book.people()
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
-        for student in book.students():
-            entry = zipfile.ZipInfo(_place(student, tops.get(student, "")), _LONG_AGO)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            name = people.get(student, Person(student)).label
-            archive.writestr(entry, "".join(feedback(book, student, name)))
-    return whole.getvalue()
+
+    def __init__(self, book: Gradebook) -> None:
+        self._tops = dict(_tops(book))
+        self._whole = io.BytesIO()
+        self._archive = zipfile.ZipFile(self._whole, "w")
+
+    def add(self, student: str, page: str) -> None:
+        """Add a student's page."""
+        entry = zipfile.ZipInfo(_place(student, self._tops.get(student, "")), _LONG_AGO)
+        self._archive.writestr(entry, page, zipfile.ZIP_DEFLATED)
+
+    def contents(self) -> bytes:
+        """Close the zip file and return it."""
+        self._archive.close()
+        return self._whole.getvalue()
 
 
 def _place(student: str, top: str) -> str:

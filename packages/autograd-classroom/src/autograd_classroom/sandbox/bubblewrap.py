@@ -50,9 +50,14 @@ class Bubblewrap:
         return Start(tuple(_command(meeting)), {})
 
 
+def is_installed() -> bool:
+    """Return whether the ``bwrap`` command exists."""
+    return shutil.which("bwrap") is not None
+
+
 def works() -> bool:
     """Return whether ``bwrap`` is installed and both it and its processes can create namespaces."""
-    if shutil.which("bwrap") is None:
+    if not is_installed():
         return False
     python = [str(mounts.interpreter()), "-I", "-S", "-B"]
     leaving = ["-c", _LEAVES, *(str(package.parent) for package in OURS)]

@@ -81,6 +81,7 @@ class Child:
         self._channel, self._control, self._limits = channel, control, limits
         self._left = limits.whole  # seconds that remain for all answers
         self._how: dict[str, Any] | None = None
+        self._slow = False  # whether the child had to import slow modules
 
     def ask(self, question: Frame) -> Frame | Malformed:
         """Ask a question, and return the answer. If the answer is malformed, end the child."""
@@ -91,6 +92,7 @@ class Child:
             how = self.end(gone=came.gone)
             how |= {"over": how.get("over") or ("whole" if whole else "")}
             return Malformed(told(came, how, self._limits), came.gone, came.late)
+        self._slow = self._slow or came.said.get("slow") is True
         return came
 
     def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
@@ -115,7 +117,7 @@ class Child:
     def _told(self, gone: bool) -> Order | None:
         self._control.settimeout(_GRACE)
         try:
-            say(self._control, {"end": True, "gone": gone})
+            say(self._control, {"end": True, "gone": gone, "slow": self._slow})
             return heard(self._control)
         except OSError as error:
             raise SandboxError(f"the sandbox does not answer: {error}.") from error

@@ -46,6 +46,11 @@ class Template:
         self._start = backend.start(meeting)
         self.process = self._started(self._start)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the template has ended, for example because this machine does not allow it."""
+        return self.process.poll() is not None
+
     @functools.cached_property
     def control(self) -> socket.socket:
         """The connection to the template. The first access waits until the template is ready.

@@ -15,7 +15,8 @@ from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.worker import cells
 from autograd_classroom.worker.handlers import Handlers
 from autograd_classroom.worker.tamper_check import TamperCheck
-from autograd_course.execution import isolated, prepare
+from autograd_classroom.worker.warming import has_slow
+from autograd_course.execution import isolated
 from autograd_course.external import compiler_missing
 from autograd_course.submitted import (
     numbers,
@@ -34,13 +35,19 @@ _ENDLESS = (
 
 
 def serve_child(channel: socket.socket, integrity: TamperCheck) -> None:
-    """Run the submission in the first message, then answer questions until the socket closes."""
+    """Run the submission in the first message, then answer questions until the socket closes.
+
+    An answer says ``slow`` if this process has imported slow modules that the template lacks.
+    """
     handlers: Handlers | None = None
+    had_slow = has_slow()
     while isinstance(question := read(channel), Frame):
         if handlers is None:
             answer, handlers = _begun(question, integrity)
         else:
             answer = handlers.answered(question)
+        if has_slow() and not had_slow:
+            answer = replace(answer, said=answer.said | {"slow": True})
         if isinstance(write(channel, answer), Malformed):
             return
 
@@ -57,7 +64,6 @@ def _begun(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | N
 
 def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | None]:
     said = question.said
-    prepare()  # this does not count toward the time limit
     try:
         with time_limit(said["seconds"]), isolated():
             answer = _answer(question, integrity)

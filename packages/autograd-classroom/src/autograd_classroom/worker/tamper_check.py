@@ -141,6 +141,8 @@ _OF_TORCH = (
 )  # fmt: skip
 # nn.Module is not included, because the compiler wraps its constructor on first use.
 _CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
+# torch._dynamo replaces this function when it is imported, and an answer may import it.
+_LATE = (torch, "manual_seed")
 _DEVICE = torch.device("cpu")
 
 
@@ -175,7 +177,7 @@ def _noted() -> Iterator[Owner]:
     modules = [sys.modules[name] for name in _OF_TORCH if name in sys.modules]
     ours = [m for name, m in sys.modules.items() if name.partition(".")[0] in _OURS]
     for module in dict.fromkeys((*_MODULES, *modules, *ours)):
-        yield Owner(module, places(module))
+        yield Owner(module, [one for one in places(module) if (module, one.name) != _LATE])
     for owner in _CLASSES:
         yield Owner(owner, inherited(owner))
     for owner in dict.fromkeys((*_CLASSES, socket.socket, *_classes(ours))):

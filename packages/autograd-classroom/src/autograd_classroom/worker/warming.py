@@ -1,7 +1,12 @@
-"""Run the slow initialization of PyTorch and the doctor once, before the first child is forked."""
+"""Run the slow initialization of PyTorch and the doctor once, before the first child is forked.
+
+Some modules of PyTorch take half a second to import, and most submissions do not need them. The
+template imports them after the first child that needed them.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -21,7 +26,6 @@ def warm() -> TamperCheck:
     """Answer a few trial questions. Then return a record of the original functions."""
     given.provide()
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
-    torch.empty(1, device="meta") * 2  # the first use of the meta device imports many modules
     handlers = Handlers("function", _Warm, TamperCheck(()), _WARM)
     with time_limit(_WARM):  # inside this block, the shorter time limit for answers has no effect
         looking = {"ask": "look", "seed": 0, "thorough": True, "double_backward": None}
@@ -29,6 +33,19 @@ def warm() -> TamperCheck:
             said = {k: v for k, v in handlers.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
     return TamperCheck()  # by now, PyTorch has replaced some of its own functions
+
+
+_SLOW = ("sympy", "torch._dynamo")
+
+
+def has_slow() -> bool:
+    """Return whether this process has imported some of the slow modules."""
+    return any(name in sys.modules for name in _SLOW)
+
+
+def import_slow() -> None:
+    """Import the modules that ``torch.autograd.grad`` and the meta device need."""
+    torch.empty(1, device="meta") * 2
 
 
 class _Warm(Function):

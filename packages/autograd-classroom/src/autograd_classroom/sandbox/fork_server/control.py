@@ -1,7 +1,8 @@
 """The messages to and from the template. Each is a short JSON object, optionally with a socket.
 
 The command ``{"begin": limits}`` comes with the socket for a new child. The template responds to
-``{"end": true}`` with a description of how the child ended. The command ``{"twin": true}`` comes
+``{"end": true}`` with a description of how the child ended. With ``{"slow": true}``, it also
+imports some slow modules that this child had to import. The command ``{"twin": true}`` comes
 with a new control socket. The template then forks itself, and the fork executes the commands from
 this socket.
 """

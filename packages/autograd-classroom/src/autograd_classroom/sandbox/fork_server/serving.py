@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,11 +24,13 @@ _FORGOTTEN = 10  # the template ends a child after this multiple of ``Limits.who
 class Template:
     """The settings that all children share.
 
-    Each child calls ``life``. ``secluded`` is true if each child has its own namespaces.
-    ``filtered`` is true if the kernel refuses some of the child's system calls.
+    Each child calls ``life``. If a child had to import slow modules, the template calls ``prepare``
+    to import them for all later children. ``secluded`` is true if each child has its own
+    namespaces. ``filtered`` is true if the kernel refuses some of the child's system calls.
     """
 
     life: Life
+    prepare: Callable[[], None]
     secluded: bool
     filtered: bool
     held: int  # bytes of the template's own memory
@@ -38,11 +41,13 @@ def serve(control: socket.socket, template: Template) -> None:
     while (order := heard(control)) is not None:
         if order.channel is None:
             say(control, {"ended": "never began"})
-            continue
-        if "twin" in order.said:
+        elif "twin" in order.said:
             _fork(control, order.channel, template)
-        elif not _one(control, template, order):
+        elif (end := _one(control, template, order)) is None:
             return
+        elif end.said.get("slow"):
+            template.prepare()
+            template = replace(template, held=held_by(os.getpid()))
 
 
 def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
@@ -57,8 +62,11 @@ def _fork(control: socket.socket, other: socket.socket, template: Template) -> N
                 os._exit(0)
 
 
-def _one(control: socket.socket, template: Template, order: Order) -> bool:
-    """Start one child, and watch it until it ends. Return whether to wait for more commands."""
+def _one(control: socket.socket, template: Template, order: Order) -> Order | None:
+    """Start one child, watch it until it ends, and report how it ended.
+
+    Return the "end" command, or ``None`` if the other side has closed the connection.
+    """
     channel, limits = order.channel, Limits(**order.said["begin"])
     assert channel is not None
     try:
@@ -68,39 +76,34 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
                 secluded=template.secluded, filtered=template.filtered,
             )  # fmt: skip
     except OSError as error:
-        return _told(control, {"failed": str(error)})
-    with child:
-        return _told(control, _ended(control, template, child, limits))
-
-
-def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Respond to the "end" command with a message. Return whether the connection is still open.
-
-    If the command has not arrived yet, wait for it.
-    """
-    if not message.pop("asked", False) and heard(control) is None:
-        return False
-    say(control, message)
-    return True
+        how, end = {"failed": str(error)}, None
+    else:
+        with child:
+            how, end = _ended(control, template, child, limits)
+    end = end or heard(control)
+    if end is not None:
+        say(control, how)
+    return end
 
 
 def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Order | None]:
     """Watch a child until it ends. Return its exit code and, if it was killed, the reason.
 
-    The template kills the child if the child exceeds a limit or if a command to end it arrives.
+    The template kills the child if the child exceeds a limit or if an "end" command arrives, which
+    is also returned.
     """
     meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)
         if child.keeper_ends in ready:
-            return {"code": child.reaped()}
+            return {"code": child.reaped()}, None
         if control.fileno() in ready:
             order = heard(control)
             killed = child.ended(_GRACE if order and order.said.get("gone") else 0.0)
-            return {"code": child.reaped(), "killed": killed, "asked": True}
+            return {"code": child.reaped(), "killed": killed}, order
         meter.look()
         if (over := meter.over(limits)) or time.monotonic() > until:
             child.ended(0.0)
-            return {"code": child.reaped(), "over": over}
+            return {"code": child.reaped(), "over": over}, None

@@ -136,6 +136,18 @@ def _live(
         os._exit(0)
 
 
+def can_leave() -> bool:
+    """Return whether a child can create its own namespaces."""
+    process = os.fork()
+    if process == 0:
+        try:
+            confinement.leave()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(process, 0)[1] == 0
+
+
 def _close_all_but(channel: socket.socket) -> None:
     """Redirect the standard streams to the null device, and close all files except ``channel``."""
     nowhere = os.open(os.devnull, os.O_RDWR)
