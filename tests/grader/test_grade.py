@@ -117,6 +117,12 @@ def test_the_tables_have_a_right_answer_to_every_exercise_and_three_wrong_ones()
     assert lacking == {}
 
 
+def test_each_wrong_answer_to_an_exercise_has_its_own_name() -> None:
+    named = Counter((wrong.exercise, wrong.mistake) for wrong in WRONG)
+
+    assert [name for name, times in named.items() if times > 1] == []
+
+
 def test_a_wrong_answer_reads_well() -> None:
     text = str(grade("repair-multiply", SOLVED["BrokenMultiply"]))
 

@@ -105,6 +105,9 @@ WRONG = {
     "no gradient to ask for, by a rule that is asked": next(
         wrong for wrong in wrongs("sort-with-indices") if wrong.mistake == "marks the values too"
     ),
+    "what the doctor only warns of, by a check of the exercise": next(
+        wrong for wrong in wrongs("maximum-by-mask") if wrong.mistake == "neither at a tie"
+    ),
 }
 
 

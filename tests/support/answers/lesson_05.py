@@ -311,7 +311,7 @@ CAUSES = [
     ),
     Wrong(
         "round-ste",
-        "rounds halves up",
+        "floors after adding a half",
         "forward-mismatch",
         changed("RoundSTE", ("torch.round(x / step)", "torch.floor(x / step + 0.5)")),
         "rounded up",

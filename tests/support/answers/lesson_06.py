@@ -439,7 +439,7 @@ def changed(name: str, *changes: tuple[str, str]) -> Any:
 CAUSES = [
     Wrong(
         "sinh-by-output",
-        "forgets the root",
+        "leaves out the root",
         "gradient-mismatch",
         changed("Sinh", ("(1 + y ** 2).sqrt()", "(1 + y ** 2)")),
         "The root is missing",
@@ -494,7 +494,7 @@ CAUSES = [
     ),
     Wrong(
         "hessian-vector-product",
-        "forgets the vectors",
+        "leaves out the vectors",
         "The vectors are missing",
         changed("hvp", ("(g * v).sum()", "g.sum()")),
         "",

@@ -1085,7 +1085,7 @@ WRONG = [
     ),
     changed(
         "chunked-row-losses",
-        "last chunk",
+        "overwrites the gradient of the weight",
         "The gradient of the weight",
         ("grad_weight +=", "grad_weight ="),
     ),

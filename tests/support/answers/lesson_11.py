@@ -470,7 +470,7 @@ PER_SAMPLE: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("grad of vmap", "Apply grad to the loss", [(RULE, "grad(vmap(of_one, (None, 0, 0)))")]),
     ("the gradient of x", "a tensor, not a dict", [("grad(of_one)", "grad(of_one, argnums=1)")]),
     (
-        "a list",
+        "parameters without names",
         "by name",
         [("{name: p.detach() for name, p in model.named_parameters()}", "[*model.parameters()]")],
     ),

@@ -482,6 +482,12 @@ class Conclusion:
         values = all(RULES[f.rule].family in VALUE_FAMILIES for f in _errors_of(self.findings))
         return self.has_error and values and len(tensors) > 1 and not has_error(self.verdicts[0])
 
+    def with_errors_elsewhere_as_warnings(self) -> Conclusion:
+        """If values are wrong only elsewhere, return a copy in which errors are warnings."""
+        if not self.is_wrong_only_elsewhere:
+            return self
+        return replace(self, findings=tuple(map(as_warning, self.findings)))
+
     def require_gradient(self) -> None:
         """Raise :class:`CannotDiagnoseError` if the rules could not judge any of the gradients."""
         example = self.evidence[0]

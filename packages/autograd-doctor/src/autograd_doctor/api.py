@@ -52,7 +52,6 @@ from autograd_doctor._pipeline import (
     Case,
     Conclusion,
     Sampler,
-    as_warning,
     avoided_kinks,
     blind_spots,
     coarse_values,
@@ -193,9 +192,8 @@ def diagnose(
             case = replace(case, subject=choose_precision(subject, args, seed))
             done = conclude(case, seed, seed + 1)
         done.require_gradient()
-        findings, evidence = done.findings, done.evidence
-        if sampler is None and done.is_wrong_only_elsewhere:
-            findings = tuple(map(as_warning, findings))
+        told = done if sampler else done.with_errors_elsewhere_as_warnings()
+        findings, evidence = told.findings, done.evidence
         inner = _inside_backward(case, done, seed, time_limit, repair=repair)
         missing = tuple(unexamined(evidence, designed))
         remarks = (
