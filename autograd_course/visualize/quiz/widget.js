@@ -26,13 +26,15 @@ class Option {
   }
 }
 
-/** One question. `onAnswer(answer)` gets each answer that the learner checks. */
+/** One question. `onAnswer(answer)` gets each answer that the learner checks, and `onDraft(text)` the text of an
+    essay whenever it changes. */
 class Question {
-  constructor(question, number, words, onAnswer) {
+  constructor(question, number, words, onAnswer, onDraft) {
     Object.assign(this, { question, words, onAnswer });
     const name = `ac-quiz-${groups++}`, type = question.kind === "one" ? "radio" : "checkbox";
     this.options = question.options.map((option) => new Option(option, type, name, words));
     this.area = make("textarea", { rows: 6, "aria-labelledby": `${name}-text`, maxlength: 20000 });
+    this.area.addEventListener("input", () => onDraft(this.area.value));
     this.rubric = make("ul", { className: "ac-quiz-rubric", hidden: "" },
       ...question.rubric.map((point) => make("li", {}, ...told(point))));
     this.check = make("button", { type: "button", text: this.essay ? "Compare" : "Check" });
@@ -103,11 +105,13 @@ class KnowledgeCheck {
     this.at = 0;
     this.whole = false;
     this.questions = this.quiz.questions.map((question, k) =>
-      new Question(question, k + 1, this.quiz.words, (answer) => this.answered(question.id, answer)));
+      new Question(question, k + 1, this.quiz.words, (answer) => this.answered(question.id, answer),
+        (text) => this.drafted(question.id, text)));
     this.replies = new Questions(() => this.model.save_changes(), () => this.tell(this.quiz.words.silence));
     this.build(element);
     this.deaf = listen(model, { answers: () => this.restore(), kept: () => this.heard() });
     this.restore();
+    this.quiz.questions.forEach(({ id }, k) => { this.questions[k].area.value = model.get("drafts")[id] ?? this.questions[k].area.value; });
     this.heard();
     this.go(Math.max(0, this.quiz.questions.findIndex(({ id }) => !this.model.get("answers")[id])));
   }
@@ -195,6 +199,12 @@ class KnowledgeCheck {
     this.own = null;
     this.replies.ask(this.model.get("answers"));
     this.mark();
+  }
+
+  /** Keep the text of an essay, even if the learner does not compare it. */
+  drafted(id, text) {
+    this.model.set("drafts", { ...this.model.get("drafts"), [id]: text });
+    this.model.save_changes();
   }
 
   restore() {

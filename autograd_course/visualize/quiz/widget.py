@@ -23,7 +23,8 @@ class KnowledgeCheck(Saved):
     """The questions of a lesson or of the course. :func:`knowledge_check` creates this widget.
 
     ``answers`` contains the chosen letters or the written text for each question. To answer a
-    question, set ``answers``. A saved notebook contains the questions as Markdown and as plain
+    question, set ``answers``. ``drafts`` contains the texts that the page shows in essay questions,
+    including texts that the learner has not compared yet. A saved notebook contains the questions as Markdown and as plain
     text. Readers can search this text, and GitHub, nbconvert and JupyterLab show it even if the
     notebook is not trusted.
     """
@@ -33,6 +34,7 @@ class KnowledgeCheck(Saved):
 
     quiz: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     answers: traitlets.Dict[str, Answer] = traitlets.Dict().tag(**FROM_PAGE)
+    drafts: traitlets.Dict[str, str] = traitlets.Dict().tag(**FROM_PAGE)
     kept: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
 
     def __init__(self, quiz: Quiz) -> None:

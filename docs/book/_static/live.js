@@ -193,7 +193,7 @@
 
     quiz({ state, key }) {
       const { questions } = state.quiz, known = new Map(questions.map((question) => [question.id, question]));
-      const { answers = {}, right = [] } = kept.get(key) ?? {};
+      const { answers = {}, drafts = {}, right = [] } = kept.get(key) ?? {};
       const ids = (list) => list.filter((id) => known.has(id));
       const progress = (done, note) => {
         const essays = done.filter((id) => known.get(id).kind === "essay").length;
@@ -201,13 +201,15 @@
       };
       let replies = 0;
       state.answers = Object.fromEntries(ids(Object.keys(answers)).map((id) => [id, answers[id]]));
+      state.drafts = drafts;
       state.kept = progress(ids(right), "");
-      return (model) => {
+      return (model, names) => {
         const now = model.get("answers");
         const isRight = ({ id, kind, right: letters }) =>
           now[id] && (kind === "essay" ? now[id].text.trim() !== "" : now[id].chosen === letters);
         const done = [...new Set([...model.get("kept").right, ...questions.filter(isRight).map(({ id }) => id)])];
-        model.update({ kept: progress(done, kept.set(key, { answers: now, right: done })) });
+        const note = kept.set(key, { answers: now, drafts: model.get("drafts"), right: done });
+        if (names.includes("answers")) model.update({ kept: progress(done, note) });
       };
     },
 

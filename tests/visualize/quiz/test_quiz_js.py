@@ -187,6 +187,18 @@ def test_an_essay_is_compared_with_its_rubric(page: Page, check: KnowledgeCheck)
     assert check.answers["essay-only-tensors"]["text"] == "Because of the version check."
 
 
+def test_an_essay_that_was_not_compared_is_there_again(
+    browser: Browser, page: Page, check: KnowledgeCheck
+) -> None:
+    go(page, len(QUIZ.questions))
+    question(page).get_by_role("textbox").fill("Because of")
+    check.drafts = page.evaluate("saved.at(-1).drafts")
+    with showing(browser, check) as again:
+        go(again, len(QUIZ.questions))
+        expect(question(again).get_by_role("textbox")).to_have_value("Because of")
+        expect(question(again).get_by_role("status")).to_have_text("")
+
+
 def test_a_dead_kernel_is_said(page: Page) -> None:
     hold_the_clock(page)
     choose(page, right)
