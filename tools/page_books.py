@@ -39,7 +39,8 @@ def rule_page(name: str) -> str:
 
 def _book(preface: str, tables: str, pages: Iterable[str]) -> str:
     linked = re.sub(r"\| `([a-z0-9-]+)` \|", r"| [`\1`](#\1) |", tables)
-    return f"{preface}\n{linked}\n\n" + "\n\n".join(lowered(page).rstrip() for page in pages) + "\n"
+    headed = re.sub(r"^\*\*(.+)\*\*$", r"## \1", linked, flags=re.MULTILINE)
+    return f"{preface}\n{headed}\n\n" + "\n\n".join(lowered(page).rstrip() for page in pages) + "\n"
 
 
 def lowered(text: str) -> str:

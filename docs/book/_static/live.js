@@ -309,4 +309,9 @@
   }, { rootMargin: AHEAD });
   new MutationObserver(() => dressed.forEach(dress)).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   document.querySelectorAll(".live").forEach((place) => observer.observe(place));
+
+  // The theme marks the section that the reader sees in the page's contents. Keep this mark in view.
+  const contents = document.getElementById("pst-page-toc-nav");
+  if (contents) new MutationObserver(() => contents.querySelector("a.active")?.scrollIntoView({ block: "nearest" }))
+    .observe(contents, { subtree: true, attributeFilter: ["class"] });
 })();
