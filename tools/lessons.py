@@ -61,7 +61,7 @@ def title_of(lesson: Source) -> str:
 
 def table(lessons: Sequence[Lesson], settings: Settings) -> str:
     """Return the README's table of lessons in order, and a sentence with the total minutes."""
-    rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| | Lesson | Reading | Exercises | |", "| --- | --- | --- | --- | --- |"]
     for path, those in _paths(lessons):
         reading, solving = _sum(_hours(_reading(those))), _sum(_hours(_solving(those)))
         rows.append(f"| | **{path}** | **{reading} hours** | **{solving} hours** | |")
@@ -81,8 +81,8 @@ def _row(lesson: Lesson, settings: Settings) -> str:
     cells = (
         lesson.number,
         f"[{lesson.title}]({path})",
-        _sum(reading),
-        f"[{asked}](exercises/{lesson.stem}.ipynb), {_sum(solving)}" if lesson.exercises else "",
+        f"{_sum(reading)} min",
+        f"[{asked}](exercises/{lesson.stem}.ipynb), {_sum(solving)} min" if lesson.exercises else "",
         badge(path, settings),
     )
     return f"| {' | '.join(cells)} |"
@@ -115,6 +115,7 @@ def _totals(lessons: Sequence[Lesson]) -> str:
     path = hours[0][0] + hours[0][2]  # core sections plus core exercises
     everything = sum(map(sum, hours))
     return (
+        "The first number of a sum is for the core sections or exercises. "
         f"The core path takes about {path} hours. It consists of the *core* sections of its "
         "lessons and the exercises that have no star and are not optional. The whole course takes "
         f"about {everything} hours."

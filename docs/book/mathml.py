@@ -16,6 +16,7 @@ _WORDS = (
     (re.compile(r"\\tfrac\s*(\d)\s*(\d)"), r"\\tfrac{\1}{\2}"),
     (re.compile(r"\\textstyle\s*"), ""),
 )
+_DEFINES = re.compile(r"<mo>[:∶]</mo>\s*<mo>=</mo>")  # docutils splits the sign ":="
 
 
 def mathml(tex: str, display: bool) -> str:
@@ -23,7 +24,7 @@ def mathml(tex: str, display: bool) -> str:
     known = tex.strip()
     for pattern, word in _WORDS:
         known = pattern.sub(word, known)
-    code = str(tex2mathml(known, as_block=display))
+    code = _DEFINES.sub("<mo>≔</mo>", str(tex2mathml(known, as_block=display)))
     return code.replace("<math", f'<math data-tex="{escape(tex.strip())}"', 1)
 
 

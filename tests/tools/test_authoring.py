@@ -272,8 +272,8 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert readme.endswith("<!-- /lessons -->\n\nThe end.\n")
     assert (
         "| | **Core path** | **0 hours** | **0 hours** | |\n"
-        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 5 "
-        "| [1 exercise](exercises/01_sample.ipynb), 3 |" in readme
+        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 5 min "
+        "| [1 exercise](exercises/01_sample.ipynb), 3 min |" in readme
     )
 
 
@@ -301,7 +301,7 @@ def test_the_first_cell_states_the_minutes_as_the_lesson_was_executed(course: Pa
     for name in ("notebooks/01_sample.py", "notebooks/01_sample.ipynb"):
         text = (course / name).read_text(encoding="utf-8")
         assert "**It takes** about 35 minutes; the *extra* sections take another 5." in text
-    assert "| 35 + 5 |" in (course / "README.md").read_text(encoding="utf-8")
+    assert "| 35 + 5 min |" in (course / "README.md").read_text(encoding="utf-8")
     assert written.count("executed notebooks/01_sample.ipynb") == 1
     assert drift(course) == []
 
@@ -321,7 +321,7 @@ def test_an_exercise_that_needs_an_extra_section_has_a_star(course: Path) -> Non
             "section).\n\n"
             '## 1 · The square ★ (2 points · easy · 3 minutes · needs "More")'
         )
-    assert "(exercises/01_sample.ipynb), 0 + 3 |" in (course / "README.md").read_text(
+    assert "(exercises/01_sample.ipynb), 0 + 3 min |" in (course / "README.md").read_text(
         encoding="utf-8"
     )
 
@@ -456,7 +456,7 @@ DRIFT = {
         "solutions/01_sample.py differs from what its source makes of it",
     ),
     "the lesson table edited": (
-        edit("README.md", "| 5 |", "| 15 |"),
+        edit("README.md", "| 5 min |", "| 15 |"),
         "README.md differs from what its source makes of it",
     ),
     "a notebook removed": (
