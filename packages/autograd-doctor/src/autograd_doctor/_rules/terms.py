@@ -512,8 +512,17 @@ def missing_dependency(m: Mismatch) -> str | None:
     if wrong_factor(m):
         return None  # no term is missing
     if term:
-        return f"the gradient of `{m.name}` lacks the term `{term}`"
+        return f"the gradient of `{m.name}` lacks the term `{term}`{_or_its_sign(term)}"
     return _row_term(m)
+
+
+def _or_its_sign(term: str) -> str:
+    """Mention the other explanation of a term with the factor -2: a wrong sign.
+
+    A factor 2 is more likely the derivative of a square.
+    """
+    twice = re.fullmatch(r"-2 · (.+)", term)
+    return f", or `{twice[1]}` has the wrong sign in it" if twice else ""
 
 
 def _is_glue(cut: str, *, of_reference: bool) -> bool:
