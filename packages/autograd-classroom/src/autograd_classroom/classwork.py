@@ -56,8 +56,7 @@ def executor(
     if template and template.has_ended:
         template = None
     backend = template.backend if template else choose(trust=trust)
-    if backend.gap:
-        _note(backend.gap)
+    _note(backend.gap or f"The answers run in a sandbox: {backend.name}.")
     share = functools.partial(judge.share, template) if template else None
     with ForkServer() if sys.platform == "linux" else nullcontext() as fork_server:
         start = fork_server.start if fork_server else started

@@ -88,6 +88,7 @@ _NEEDS = (
     "`ctx.needs_input_grad` has entries only for arguments that were passed."
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
+_TO_NUMBERS = "Convert the mask to numbers first: `mask.to(grad_output.dtype)`."
 
 # Fragments of Python and PyTorch error messages, each with a hint on how to fix the mistake.
 WHAT_TO_DO = {
@@ -107,8 +108,10 @@ WHAT_TO_DO = {
     "does not require grad and does not have a grad_fn": "Write the derivative as a formula, or "
     "compute it under `torch.enable_grad()` from `x.detach().requires_grad_()`. Grad mode is off "
     "in `backward`, so PyTorch records no graph there.",
-    "with a bool tensor is not supported": "Convert the mask to numbers first: "
-    "`mask.to(grad_output.dtype)`.",
+    "with a bool tensor is not supported": _TO_NUMBERS,
+    "must be either a floating point or complex dtype": _TO_NUMBERS,
+    "to have the same dtype": "Print the dtypes in this line, and convert one tensor to the dtype "
+    "of the other: `w.to(grad_output.dtype)`.",
     "modified by an inplace operation": "Do not change a tensor in place after `save_for_backward` "
     "or an operation in `backward` has saved it: write `y = y + 1` in place of `y += 1`.",
     "'_fwd_used_autocast'": "Decorate `forward` with `custom_fwd`: `custom_bwd` needs it.",

@@ -379,6 +379,8 @@ SAID = [
     Case("backward-raises", "the tuple itself", raw(saves, lambda ctx, g: 2 * g * ctx.saved_tensors), (X,)),
     Case("backward-raises", "autograd, where nothing is recorded", saving(square, lambda x, g: torch.autograd.grad(x * x, x, g)[0]), (X,)),
     Case("backward-raises", "a mask minus a number", saving(torch.relu, lambda x, g: g * ((x > 0) - 1)), (X,)),
+    Case("backward-raises", "the mean of a mask", saving(torch.relu, lambda x, g: g * (x > 0).mean()), (X,)),
+    Case("backward-raises", "a matrix of another dtype", saving(square, lambda x, g: 2 * g * x @ torch.eye(x.shape[1], dtype=torch.int64)), (X,)),
     Case("backward-raises", "a call that fits no signature", saving(square, lambda x, g: g.movedim(None, 0)), (X,)),
     Case("backward-raises", "what no hint is known of", saving(square, lambda x, g: g[99]), (X,)),
     Case("unreduced-broadcast", "the larger shape, and wrong", saving(torch.add, lambda x, b, g: (g, 2 * g)), (X, X[0])),
