@@ -197,6 +197,7 @@ class Variants {
     const [peak, ...columns] = story.columns;
     const heads = ["variant", peak, ...(budgeted ? ["budget"] : []), ...columns];
     this.rows = story.variants.map((variant, i) => this.row(variant, i, budgeted));
+    for (const { row } of this.rows) [...row.cells].forEach((cell, i) => { cell.dataset.label = heads[i]; });
     this.element.replaceChildren(make("table", {},
       make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text })))),
       make("tbody", {}, ...this.rows.map(({ row }) => row))));
