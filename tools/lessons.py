@@ -78,11 +78,12 @@ def _row(lesson: Lesson, settings: Settings) -> str:
     path = PurePosixPath("notebooks", f"{lesson.stem}.ipynb")
     reading, solving = _reading([lesson]), _solving([lesson])
     asked = f"{lesson.exercises} exercise{'' if lesson.exercises == 1 else 's'}"
+    solved = f"[{asked}](exercises/{lesson.stem}.ipynb), {_sum(solving)} min"
     cells = (
         lesson.number,
         f"[{lesson.title}]({path})",
         f"{_sum(reading)} min",
-        f"[{asked}](exercises/{lesson.stem}.ipynb), {_sum(solving)} min" if lesson.exercises else "",
+        solved if lesson.exercises else "",
         badge(path, settings),
     )
     return f"| {' | '.join(cells)} |"

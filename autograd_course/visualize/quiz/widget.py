@@ -24,9 +24,9 @@ class KnowledgeCheck(Saved):
 
     ``answers`` contains the chosen letters or the written text for each question. To answer a
     question, set ``answers``. ``drafts`` contains the texts that the page shows in essay questions,
-    including texts that the learner has not compared yet. A saved notebook contains the questions as Markdown and as plain
-    text. Readers can search this text, and GitHub, nbconvert and JupyterLab show it even if the
-    notebook is not trusted.
+    including texts that the learner has not compared yet. A saved notebook contains the questions
+    as Markdown and as plain text. Readers can search this text, and GitHub, nbconvert and
+    JupyterLab show it even if the notebook is not trusted.
     """
 
     _esm = BUNDLES / "quiz.js"
