@@ -186,6 +186,18 @@ def test_the_class_page_counts_what_makes_wrong_answers_right(small: Gradebook) 
     assert change not in plain(page(small, "ann")), "a student reads it nowhere"
 
 
+def test_the_class_page_tells_exceptions_of_the_same_rule_apart(book: Gradebook) -> None:
+    run = book.begin(EXERCISES, "1")
+    for student, said in (("ann", "sizes"), ("bob", "sizes"), ("cyd", "dtypes")):
+        answer, *_ = handed_in(book, student, HALF)
+        message = f"`backward` raises RuntimeError: the {said} differ."
+        book.record(run, wrong(answer, rule="backward-raises", message=message))
+    text = plain(page(book))
+
+    assert "the sizes differ.2 students" in text
+    assert "the dtypes differ.1 student" in text
+
+
 ODD = {
     "a repair without lines": {"repair": {"summary": "`x`", "changes": [{"line": 1}]}},
     "a repair that is a text": {"repair": "<script>"},
@@ -318,7 +330,8 @@ def test_nothing_handed_in_becomes_html(book: Gradebook, text: str) -> None:
     more = {"evidence": {"line": text, "witness": text, "hint": text, "with": text}}
     for student in (name, "ann"):
         for answer in handed_in(book, student, f"'''{text}'''\n{OWN}", text):
-            said = {"rule": name, "message": text, "remarks": (text,), "seed": "1"}
+            rule = "backward-raises" if student == "ann" else name
+            said = {"rule": rule, "message": text, "remarks": (text,), "seed": "1"}
             book.record(run, wrong(answer, **(said | more)))
     book.reject(Rejected(name, name, text))
     for read in (page(book, name), page(book)):

@@ -44,6 +44,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         hottest=max(map(len, seen.matrix.values()), default=1),
         repairs=list(most_first(seen.repairs)),
         unnamed=list(most_first(seen.unnamed)),
+        raised=list(most_first(seen.raised)),
         absent=book.absent(),
         people=book.people(),
         enrolled=bool(book.roster()),

@@ -12,6 +12,7 @@ from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.wording import by_hand
 
 BINS = 10  # number of intervals that divide the range of possible points
+RAISES = ("forward-raises", "backward-raises")
 UNNAMED = "no rule"  # for a wrong answer that breaks none of the doctor's rules
 STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
@@ -66,6 +67,7 @@ class Overview:
     matrix: Collected = field(default_factory=_collection)
     repairs: Collected = field(default_factory=_collection)
     unnamed: Collected = field(default_factory=_collection)
+    raised: Collected = field(default_factory=_collection)
     failures: Collected = field(default_factory=_collection)
     remarks: Collected = field(default_factory=_collection)
     settled: Collected = field(default_factory=_collection)
@@ -130,6 +132,8 @@ def _count(seen: Overview, score: Score) -> None:
             seen.repairs[exercise, repair["summary"]].append(student)
         if not score.rule:
             seen.unnamed[exercise, score.message].append(student)
+        if score.rule in RAISES:  # exceptions have many causes
+            seen.raised[exercise, score.message].append(student)
     if score.status == "grader failed" and not score.settlement:
         seen.failures[exercise, score.message].append(student)
     for remark in score.remarks:
