@@ -386,12 +386,12 @@ def test_every_place_shows_sums_of_the_same_minutes(stem: str) -> None:
 
     assert f"**It takes** about {reading} minutes" in says
     assert not extra or f"sections take another {extra}." in says.replace("\n# ", " ")
-    assert f"| {reading} + {extra} |" in row if extra else f"| {reading} |" in row
+    assert f"| {reading} + {extra} min |" in row if extra else f"| {reading} min |" in row
     if asked:
         solve = (ROOT / "exercises" / f"{lesson.stem}.py").read_text(encoding="utf-8")
         shown = str(Progress(State())).splitlines()
         assert re.search(rf"points?, about {core + more} minutes", solve)
-        assert f", {core} + {more} |" in row if more else f", {core} |" in row
+        assert f", {core} + {more} min |" in row if more else f", {core} min |" in row
         (line,) = (line for line in shown if line.startswith(f"{lesson.number} "))
         assert f" {core + more} minutes left" in line
 
