@@ -35,15 +35,19 @@ class Handlers:
     def __init__(self, kind: str, answer: Any, integrity: TamperCheck, seconds: float) -> None:
         self.kind, self.answer, self.integrity = kind, answer, integrity
         self._seconds = seconds
+        self._plainly = False  # whether the last question was plain
 
     def answered(self, question: Frame) -> Frame:
         """Answer a question. Then list and restore the functions that the submission has replaced.
 
-        A full check takes longer than a plain question, so check only some modules after one. The
-        full check after the next question that is not plain finds the other replaced functions.
+        A full check for replaced functions takes longer than a plain question. After a plain
+        question, postpone the full check until the next question that is not plain.
         """
-        came = self._answered(question)
         plain = question.said.get("ask") in _PLAIN
+        if self._plainly and not plain:
+            self.integrity.restore()
+        came = self._answered(question)
+        self._plainly = plain
         return replace(came, said=came.said | self.integrity.told(near=plain))
 
     def _answered(self, question: Frame) -> Frame:
