@@ -88,6 +88,7 @@ def test_a_roster_is_read_with_the_columns_of_its_site(
         ("name,email\nAnn,a@b\nBob,A@B\n", "two students have the email A@B"),
         ("name\nAnn\nAnn\n", "two students have the name Ann"),
         ("name,id,group\nAnn,1,x\n,,y\n", "row 3 names nobody"),
+        ("name,id\n", "it names no students"),
         ("Ann,Bob\n", "no column is called name, id, login or email"),
         ("", "no column is called name, id, login or email"),
     ],
@@ -428,6 +429,22 @@ def test_the_time_is_that_of_the_file_and_stays_when_it_is_downloaded_again(tmp_
         late.append(book.scores("ann")[0].late)
 
     assert late == [0, 0, 12]
+
+
+def test_the_time_of_a_zip_is_that_of_the_zip_and_not_of_what_is_inside(tmp_path: Path) -> None:
+    root = tmp_path / "homework"
+    root.mkdir()
+    entry = zipfile.ZipInfo("01_template.ipynb", (1980, 1, 1, 0, 0, 0))
+    with zipfile.ZipFile(root / "ann.zip", "w") as archive:
+        archive.writestr(entry, notebook(cell(IMPORTS), cell(SQUARE, "square")))
+    late = datetime.fromisoformat(IN_TIME).timestamp() + 1e6
+    os.utime(root / "ann.zip", (late, late))
+    with Gradebook(tmp_path / "grades.sqlite") as book:
+        book.set(Settings(deadlines=DUE))
+        book.begin(CATALOGUE.values(), "1")
+        hand_in(book, root, CATALOGUE.values())
+
+        assert book.scores("ann")[0].late == 12
 
 
 def test_blackboard_names_the_time() -> None:

@@ -192,6 +192,7 @@ WORDS = {
         ["grade", "homework", "--reports", "homework/here"], NOT_DONE, "nothing is written"),
     "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
     "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
+    "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "is empty, so it is no gradebook"),
     "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
     "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
     "their reports": (
@@ -211,6 +212,7 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "grades.csv").write_text("mine")
     (tmp_path / "diary").write_text("dear diary, " * 100)
+    (tmp_path / "empty.sqlite").touch()
     sqlite3.connect("other.sqlite").execute("CREATE TABLE theirs (x)").connection.close()
     result = run(*command, *["--trust"] * (command[0] == "grade"))
 

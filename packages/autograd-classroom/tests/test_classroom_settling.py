@@ -182,6 +182,7 @@ def test_an_older_gradebook_is_brought_to_this_version(path: Path) -> None:
         (("anna", SQUARE, "--points", "1"), "no student 'anna'; the nearest names are Anna-Maria,"),
         (("zzz", SQUARE, "--points", "1"), "no student 'zzz'."),
         (("ann", "sqare", "--points", "1"), f"'sqare'; the nearest names are {SQUARE}."),
+        (("ann", "snake", "--points", "1"), "nobody has handed in the exercise 'snake'"),
         (("ann", SQUARE, "--points", "7"), "give a number from 0 to 1, not 7"),
         (("ann", SQUARE, "--points", "+1"), "+1 does not add points. Give the total, such as 3."),
         (("ann", SQUARE, "--points", "one"), "'one' is not a number."),

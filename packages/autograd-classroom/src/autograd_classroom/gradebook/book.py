@@ -40,6 +40,8 @@ class Gradebook:
         """Open an existing gradebook. Raises GradebookError if the file does not exist."""
         if not path.is_file():
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
+        if path.stat().st_size == 0:
+            raise GradebookError(f"{path} is empty, so it is no gradebook: grade writes one.")
         return cls(path)
 
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:

@@ -87,6 +87,8 @@ def _people(text: str) -> Roster:
     )
     rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
     columns = _columns(rows[0] if rows else [])
+    if len(rows) == 1:
+        raise RosterError("it names no students: give each of them a row below the column names.")
     people = []
     for row in rows[1:]:
         found = {what: row[at].strip() if at < len(row) else "" for what, at in columns.items()}

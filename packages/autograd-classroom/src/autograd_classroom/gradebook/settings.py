@@ -114,6 +114,8 @@ def from_file(path: Path) -> Settings:
         raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not a TOML file: {error}.") from None
+    if not data:
+        raise SettingsError(f"{path} is empty: write the settings into it, or leave it out.")
     try:
         return from_data(data)
     except SettingsError as error:

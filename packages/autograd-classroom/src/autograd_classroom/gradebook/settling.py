@@ -66,9 +66,9 @@ def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Sco
     for score in reading.scores(connection, student):
         if score.exercise == exercise:
             return score
+    ids = [row[0] for row in connection.execute("SELECT DISTINCT exercise FROM answers")]
     query = "SELECT lesson, title, points FROM exercises WHERE exercise = ?"
-    if row := connection.execute(query, (exercise,)).fetchone():
+    if exercise in ids and (row := connection.execute(query, (exercise,)).fetchone()):
         lesson, title, possible = row
         return Score(student, exercise, "", 0.0, lesson=lesson, title=title, possible=possible)
-    ids = [row[0] for row in connection.execute("SELECT exercise FROM exercises")]
-    raise SettlingError(f"the gradebook has no exercise {exercise!r}{near(exercise, ids)}.")
+    raise SettlingError(f"nobody has handed in the exercise {exercise!r}{near(exercise, ids)}.")

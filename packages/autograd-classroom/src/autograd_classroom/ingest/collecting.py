@@ -173,7 +173,8 @@ def _read(student: str, file: Found) -> _Read | Rejected:
         notebook = read(file.data)
         lesson = lesson_of(notebook, file.source)
         if not lesson:
-            return Rejected(student, file.source, "it answers no exercise of the course")
+            nothing = "it answers no exercise of the course"
+            return Rejected(student, file.source, next(iter(notebook.problems), nothing))
         return _ranked(student, file, notebook, lesson)
     except UnreadableError as why:
         return Rejected(student, file.source, str(why))
@@ -183,7 +184,7 @@ def _read(student: str, file: Found) -> _Read | Rejected:
 
 def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:
     digest = hashlib.sha256(file.data).hexdigest()
-    time = handed_in(file.source, file.modified)
+    time = handed_in(file.source, file.received)
     about = (lesson, file.source, notebook, digest, notebook.problems, time)
     submission = Submission(student, *about)
     begun = attempted(notebook, exercises_of(lesson))

@@ -46,12 +46,15 @@ class Found:
     """A file with its display path, its modification time, and either its bytes or a problem.
 
     The path of an entry in a zip is relative to the zip until the caller prepends the zip's path.
+    ``received`` is the modification time of the file in the instructor's folder. For an entry in a
+    zip, it is the time of the zip, because students choose the times of the entries.
     """
 
     source: str
     data: bytes = b""
     modified: float = 0.0
     problem: str = ""
+    received: float = 0.0
 
 
 _NESTING = 2  # some course sites export zips inside a zip
@@ -167,13 +170,22 @@ def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
         if isinstance(each, Found):
             yield each
             continue
+        received = _received(each)
         for file in _opened(each, name, limits):
             left_files -= 1
             left_bytes -= len(file.data)
             if left_files < 0 or left_bytes < 0:
                 yield Found(source, problem="there are too many files, or too large ones")
                 return
-            yield file
+            yield replace(file, received=received)
+
+
+def _received(path: Path) -> float:
+    """Return the modification time of a file, or 0 if the file has disappeared."""
+    try:
+        return path.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Found, str]]:
