@@ -29,6 +29,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from torch._compile import _disable_dynamo
 from torch.autograd import Function
 
 _COURSE = "autograd_course"
@@ -40,6 +41,8 @@ _NOTHING = object()
 # Keep Python's originals, because a submission may rebind the names.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
 _is_a = isinstance
+# When an answer imports torch._dynamo, this module wraps torch.manual_seed with this code.
+_BY_DYNAMO = _disable_dynamo(abs).__code__
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Place:
                 delattr(owner, self.name)
             else:
                 setattr(owner, self.name, self.value)
+        if self.name == "manual_seed" and _code(now) is _BY_DYNAMO:
+            return ""
         if recoded:
             return f"the code of {_function(self.value).__qualname__}"
         return _told(owner, self.name)
@@ -141,8 +146,6 @@ _OF_TORCH = (
 )  # fmt: skip
 # nn.Module is not included, because the compiler wraps its constructor on first use.
 _CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
-# torch._dynamo replaces this function when it is imported, and an answer may import it.
-_LATE = (torch, "manual_seed")
 _DEVICE = torch.device("cpu")
 
 
@@ -177,7 +180,7 @@ def _noted() -> Iterator[Owner]:
     modules = [sys.modules[name] for name in _OF_TORCH if name in sys.modules]
     ours = [m for name, m in sys.modules.items() if name.partition(".")[0] in _OURS]
     for module in dict.fromkeys((*_MODULES, *modules, *ours)):
-        yield Owner(module, [one for one in places(module) if (module, one.name) != _LATE])
+        yield Owner(module, places(module))
     for owner in _CLASSES:
         yield Owner(owner, inherited(owner))
     for owner in dict.fromkeys((*_CLASSES, socket.socket, *_classes(ours))):
