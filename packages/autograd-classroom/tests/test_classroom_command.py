@@ -192,7 +192,7 @@ WORDS = {
         ["grade", "homework", "--reports", "homework/here"], NOT_DONE, "nothing is written"),
     "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
     "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
-    "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "is empty, so it is no gradebook"),
+    "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "empty, not a gradebook: grade"),
     "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
     "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
     "their reports": (

@@ -41,7 +41,7 @@ class Gradebook:
         if not path.is_file():
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
         if path.stat().st_size == 0:
-            raise GradebookError(f"{path} is empty, so it is no gradebook: grade writes one.")
+            raise GradebookError(f"{path} is empty, not a gradebook: grade writes one.")
         return cls(path)
 
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:

@@ -32,7 +32,7 @@ def warm() -> TamperCheck:
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in handlers.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
-    return TamperCheck()  # by now, PyTorch has replaced some of its own functions
+    return TamperCheck()
 
 
 _SLOW = ("sympy", "torch._dynamo")
