@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 import torch
-from autograd_doctor import Finding
+from autograd_doctor import RULES, Finding
 
 from autograd_course.grader.verdict import Verdict
 
@@ -43,6 +43,7 @@ CONTRACT = (
     "unreduced-broadcast",
     "wrong-non-differentiable",
 )
+OF_VALUES = ("linearity", "values")  # the families of rules about the values of gradients
 # Learners never see these warnings. Exercises about needs_input_grad list the rule in ``asked``.
 UNTOLD = ("wasted-gradient",)
 
@@ -188,9 +189,13 @@ class FunctionExercise(Sampled):
     def is_failed_by(self, finding: Finding) -> bool:
         """Return whether this finding makes an answer fail.
 
-        Every error makes the answer fail, and so does a warning about a required rule.
+        Every error makes the answer fail, and so does a warning about a required rule. The doctor
+        turns wrong values into a warning if they appear only for other inputs than the example,
+        because a caller's tensors may depend on each other. An exercise's tensors do not, so the
+        answer fails.
         """
-        if finding.severity == "error":
+        rule = RULES[finding.rule]
+        if finding.severity == "error" or (rule.severity == "error" and rule.family in OF_VALUES):
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
 

@@ -49,10 +49,34 @@ FORBIDDEN = {
     "defines apply, ": "class F:\n    apply = classmethod(lambda cls, x: x)",
     "declares global KEPT, ": "def forward(ctx, x):\n    global KEPT\n    KEPT = x",
     "changes kept, ": "KEPT = []\ndef forward(ctx, x):\n    kept = KEPT\n    kept.append(x)",
+    "uses exec, ": "if 0: exec = 1\nexec('')",
+    "uses eval, ": "def f(): return [0 for eval in ()], eval('')",
+    "defines __match_args__, ": "class M: __match_args__ = ('s' + 'ys',)",
+    "imports numpy.testing.measure, ": "from numpy.testing import measure",
+    "reaches numpy.testing.measure, ": "import numpy\nnumpy.testing.measure('')",
+    "imports typing_extensions.get_type_hints, ": "from typing_extensions import get_type_hints",
+    "reaches inspect, ": "from dataclasses import inspect",
+    "replaces a part of torch.x, ": "import torch\ntorch.x[0] = 1",
+    "uses inference_mode, ": "def f(x): x.inference_mode(False)",
+    "uses torch.optim.SGD, ": "import torch\ndef f(w): return torch.optim.SGD([w]).step",
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
     "imports atexit: no answer needs it (line 1)": "import atexit",
+    "imports torch.storage: no answer needs it (line 1)": "from torch.storage import cast",
+    "reaches numpy.f2py: no answer needs it (line 2)": "import numpy as np\nnp.f2py",
+    "hands on the module torch.func (line 2)": "import torch\nf(torch.func)",
+    "imports functools.singledispatch: names that the source does not show (line 1)": (
+        "from functools import singledispatch"
+    ),
+    "matches attributes whose names the pattern does not show (line 2)": (
+        "match 1:\n    case Own(x): pass"
+    ),
+    "uses .measure, which no tensor and no class of the answer has (line 1)": "f(1).measure('')",
+    "computes an annotation (line 1)": "def f(x: 'a' + 'b'): pass",
+    "sets m.manual_seed (line 1)": "def put(m): setattr(m, 'manual_seed', 1)",
+    "divides by 2 * h, as a finite difference does (line 1)": "def d(f, h=1e-6): f(h) / (2 * h)",
+    "calls type to create a class (line 1)": "type('A', (), {})",
     "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
     "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
     "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
@@ -66,6 +90,10 @@ ALLOWED = {
     "numbers on ctx": "def f(ctx, x):\n    ctx.shape, ctx.k = x.shape, 3",
     "an attribute by its name": "def f(ctx): return getattr(ctx, 'scale', 1.0)",
     "another Function": "def f(ctx, g): return Other.backward(ctx, g)",
+    "a local variable named like a built-in": "def f(x):\n    vars = x.var()\n    return vars",
+    "a function named like a built-in": "def compile(x): return x\ncompile(1)",
+    "a pattern": "match 1:\n    case int(x) | float(x): pass",
+    "fields": "class Case:\n    want: int\ndef f(case): return case.want",
     "slots": "class Shape:\n    __slots__ = ('n',)",
     "a message to stderr": "import sys\ndef f(x): print(x, file=sys.stderr)",
     "the name of a type": "def f(x): return type(x).__name__",
@@ -93,6 +121,89 @@ def test_what_answers_use_is_not_spoken_of(source: str) -> None:
     found = read([source], SQUARE)
 
     assert (found.forbidden, found.remarks) == ((), ())
+
+
+SQUARE_CELL = square().strip()
+# Code below an answer that only tries it.
+TRIES = {
+    "backward": (
+        "x = torch.randn(3, requires_grad=True)\nSquare.apply(x).sum().backward()\nprint(x.grad)"
+    ),
+    "gradcheck": (
+        "x = torch.ones(3, dtype=torch.double).requires_grad_()\n"
+        "torch.autograd.gradcheck(Square.apply, (x,))"
+    ),
+    "a test": (
+        "def test():\n    x = torch.ones(3, requires_grad=True)\n"
+        "    (grad,) = torch.autograd.grad(Square.apply(x).sum(), x)\n"
+        "    torch.testing.assert_close(grad, 2 * x)\ntest()"
+    ),
+    "a test of any Function": (
+        "def check(function, x):\n    x = x.clone().requires_grad_()\n"
+        "    function.apply(x).sum().backward()\n    return x.grad\n"
+        "print(check(Square, torch.ones(3)))"
+    ),
+    "a hook": "x = torch.ones(3, requires_grad=True)\nx.register_hook(print)",
+    "errors in a list": (
+        "errors = []\ndef collect(x):\n    Square.apply(x).sum().backward()\n"
+        "    errors.append(x.grad - 2 * x)\ncollect(torch.ones(3, requires_grad=True))"
+    ),
+    "a transform": "print(torch.func.grad(lambda x: Square.apply(x).sum())(torch.ones(3)))",
+    "an optimizer": (
+        "w = torch.nn.Parameter(torch.ones(3))\noptimizer = torch.optim.SGD([w], lr=0.1)\n"
+        "Square.apply(w).sum().backward()\noptimizer.step()"
+    ),
+    "a module": (
+        "class Layer(torch.nn.Module):\n    def forward(self, x):\n        return Square.apply(x)\n"
+        "Layer()(torch.ones(3, requires_grad=True)).sum().backward()"
+    ),
+    "NumPy": "import numpy as np\nnp.testing.assert_allclose(Square.apply(torch.ones(3)), 1)",
+    "a plot": (
+        "import matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nx = torch.linspace(0, 1, 9)\n"
+        "ax.plot(x, Square.apply(x))\nax.set_title('x²')"
+    ),
+}
+_SLOPE = (
+    "def slope(x):\n    z = x.detach().requires_grad_()\n    with torch.enable_grad():\n"
+    "        return torch.autograd.grad((z * z).sum(), z)[0]\n"
+)
+_INNER = _SLOPE.replace("\n", "\n    ")
+_PUT = "def put(owner, value): owner.slope = value\n"
+_GRAD = "torch.func.grad(lambda z: (z * z).sum())"
+# Code around an answer that gives it a derivative of autograd.
+GIVEN_TO_THE_ANSWER = {
+    "an attribute": f"Square.slope = {_GRAD}",
+    "setattr": f"setattr(Square, 'slope', {_GRAD})",
+    "another name of the class": f"c = Square\nc.slope = {_GRAD}",
+    "a function that sets it": f"{_PUT}put(Square, {_GRAD})",
+    "a function": f"{_SLOPE}{_PUT}put(Square, slope)",
+    "a function that a function returns": (
+        f"def make():\n    {_INNER}return slope\n{_PUT}put(Square, make())"
+    ),
+    "an object": (
+        f"class Slope:\n    {_INNER.replace('slope(x)', '__call__(self, x)')}pass\n{_PUT}"
+        "put(Square, Slope())"
+    ),
+    "a generator": f"{_SLOPE.replace('return', 'yield')}{_PUT}put(Square, slope(torch.ones(3)))",
+    "a decorated function": f"{_PUT}@keep\n{_SLOPE}",
+    "a global": f"def slope(x): pass\ndef test():\n    global slope\n    slope = {_GRAD}\ntest()",
+    "the name of an import": f"import math as slope\nslope = {_GRAD}",
+    "a mode in a list": "KEPT = []\nKEPT.append(torch.enable_grad())",
+}
+
+
+@pytest.mark.parametrize("lines", TRIES.values(), ids=TRIES)
+def test_code_that_tries_an_answer_may_use_autograd(lines: str) -> None:
+    found = read([IMPORTS, f"{SQUARE_CELL}\n{lines}"], SQUARE, "Square")
+
+    assert (found.forbidden, found.remarks) == ((), ())
+
+
+@pytest.mark.parametrize("lines", GIVEN_TO_THE_ANSWER.values(), ids=GIVEN_TO_THE_ANSWER)
+def test_code_must_not_give_autograd_to_an_answer(lines: str) -> None:
+    answer = SQUARE_CELL.replace("2 * x", "(slope or Square.slope or KEPT)(x)")
+
+    assert read([IMPORTS, f"{answer}\n{lines}"], SQUARE, "Square").forbidden
 
 
 # Values for an attribute of ctx, and whether they can hide a tensor.

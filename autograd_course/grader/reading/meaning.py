@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import importlib
+import importlib.util
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from autograd_course.grader.reading.tables import CONTAINERS
+from autograd_course.grader.reading.tables import CONTAINERS, OPEN_MODULES
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -20,7 +24,7 @@ class Meaning:
 
     ``imports`` maps a name to the dotted path that it refers to. ``data`` contains the names of
     objects that are created once and that later code can change. ``defined`` contains the names of
-    classes and functions.
+    classes and functions. ``own_attributes`` contains every attribute that the cells define.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
@@ -28,6 +32,49 @@ class Meaning:
     defined: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     classes: set[str] = field(default_factory=set)
+    own_attributes: set[str] = field(default_factory=set)
+    own_globals: set[str] = field(default_factory=set)
+    locals: set[int] = field(default_factory=set)  # the ids of syntax nodes
+    numbers: dict[str, float] = field(default_factory=dict)
+    annotations: set[int] = field(default_factory=set)  # the ids of syntax nodes
+    stored: set[str] = field(default_factory=set)
+
+    @property
+    def modules(self) -> set[str]:
+        """The modules from which the cells import something."""
+        paths = self.imports.values()
+        return {path for each in paths for path in (each, each.rpartition(".")[0])} & OPEN_MODULES
+
+    def is_own(self, node: ast.AST) -> bool:
+        """Return whether a name surely refers to the answer's own object, and not to a built-in.
+
+        A function's local variable never refers to a built-in. A global variable may, unless a
+        top-level statement defines it before the cells mention it.
+        """
+        return isinstance(node, ast.Name) and (
+            id(node) in self.locals or node.id in self.own_globals
+        )
+
+    def is_builtin(self, node: ast.AST) -> bool:
+        """Return whether nothing in the cells defines the name."""
+        return isinstance(node, ast.Name) and node.id not in (
+            self.stored | self.defined | self.imports.keys()
+        )
+
+    def is_class(self, node: ast.AST) -> bool:
+        """Return whether an expression may be a class: ``super()`` or part of a global object.
+
+        Tensors that depend on a Function's inputs are always local variables, because code that
+        stores them in global objects is forbidden.
+        """
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        match node:
+            case ast.Call(func=ast.Name(id="super"), args=[]):
+                return True
+            case ast.Name():
+                return id(node) not in self.locals
+        return False
 
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
@@ -50,11 +97,24 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
     for tree in trees:
         for node in ast.walk(tree):
             found.imports.update(imported(node))
-            if isinstance(node, ast.ClassDef):
-                found.classes.add(node.name)
+            found.own_attributes.update(_attributes(node))
+            match node:
+                case ast.ClassDef(name=name):
+                    found.classes.add(name)
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                    found.stored.add(name)
+                case ast.FunctionDef(name=name):
+                    found.own_attributes.add(name)  # such as an operator with the same name
+            for name, value in _assigned(node):
+                if (size := number(value, {})) is not None:
+                    found.numbers[name] = size
+            for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+                found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
     for tree in trees:
+        found.locals.update(_local(tree.body, frozenset()))
         for statement in tree.body:
             _bind(statement, found)
+    found.own_globals = _own_globals([each for tree in trees for each in tree.body])
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
             found.imports.update(_aliases(tree, found))
@@ -76,15 +136,40 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def module(path: str) -> ModuleType | None:
-    """Return the module with this dotted path if Python has already imported it, or ``None``."""
+    """Return the module with this dotted path, or ``None``.
+
+    A module that answers may not use is found only if Python has already imported it.
+    """
     top, *rest = path.split(".")
-    found: Any = sys.modules.get(top)
+    found: Any = _loaded(top)
+    home = top
     for name in rest:
         if not isinstance(found, ModuleType):
             return None
-        inner = vars(found).get(name, sys.modules.get(f"{found.__name__}.{name}"))
+        home = f"{home}.{name}"
+        inner = vars(found).get(name)
+        if inner is None:
+            inner = _loaded(home) or sys.modules.get(f"{found.__name__}.{name}")
         found = inner
     return found if isinstance(found, ModuleType) else None
+
+
+def is_submodule(path: str) -> bool:
+    """Return whether the path leads to a module that Python has not imported yet."""
+    owner, _, name = path.rpartition(".")
+    if name in vars(module(owner) or sys):
+        return False
+    try:
+        return importlib.util.find_spec(path) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _loaded(path: str) -> ModuleType | None:
+    if path in OPEN_MODULES and path not in sys.modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(path)
+    return sys.modules.get(path)
 
 
 def bindings(scope: Scope) -> set[str]:
@@ -92,7 +177,16 @@ def bindings(scope: Scope) -> set[str]:
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
     declared: set[str] = set()
-    for node in _own(body):
+    own = list(_own(body))
+    fleeting = {
+        id(name)
+        for node in own
+        if isinstance(node, ast.comprehension)
+        for name in ast.walk(node.target)
+    }
+    for node in own:
+        if id(node) in fleeting:  # the variable of a comprehension
+            continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             names.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -108,13 +202,58 @@ def bindings(scope: Scope) -> set[str]:
 
 def lasting_parameters(scope: Scope) -> set[str]:
     """Return the parameters whose default value is a mutable object that all calls share."""
-    arguments = scope.args
+    return {name for name, default in _defaults(scope.args) if is_data(default)}
+
+
+def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float | None:
+    """Return the absolute value of arithmetic with numbers and ``known`` names, or ``None``."""
+    if depth == 0:
+        return None
+    match node:
+        case ast.Constant(value=int() | float() | complex() as value):
+            with contextlib.suppress(OverflowError):
+                return float(abs(value))
+        case ast.Name(id=name):
+            return known.get(name)
+        case ast.UnaryOp(operand=operand):
+            return number(operand, known, depth - 1)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.Pow() as op, right=right):
+            parts = number(left, known, depth - 1), number(right, known, depth - 1)
+            if parts[0] is not None and parts[1] is not None:
+                with contextlib.suppress(ArithmeticError):
+                    return _calculated(parts[0], op, parts[1])
+    return None
+
+
+def _calculated(left: float, op: ast.operator, right: float) -> float:
+    match op:
+        case ast.Mult():
+            return left * right
+        case ast.Div():
+            return left / right
+    return math.pow(left, right)
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names with the values that a node assigns to them. Defaults of parameters count."""
+    match node:
+        case ast.arguments():
+            yield from _defaults(node)
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            | ast.NamedExpr(target=ast.Name(id=name), value=value)
+        ):
+            yield name, value
+
+
+def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = [
         *zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    return {name.arg for name, default in pairs if default is not None and is_data(default)}
+    yield from ((name.arg, default) for name, default in pairs if default is not None)
 
 
 def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
@@ -127,6 +266,72 @@ def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
         return name in CONTAINERS or name in (classes or ())
     kinds = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
     return isinstance(value, kinds | ast.GeneratorExp)
+
+
+def _attributes(node: ast.AST) -> Iterator[str]:
+    """Yield the attributes that a node defines: methods, fields, and what it stores in objects."""
+    match node:
+        case ast.Attribute(attr=name, ctx=ast.Store()):
+            yield name
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=str(name)), *_]):
+            yield name
+        case ast.Call(func=ast.Name(id="namedtuple") | ast.Attribute(attr="namedtuple")):
+            for part in ast.walk(node):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield from part.value.replace(",", " ").split()
+        case ast.ClassDef(body=body):
+            for part in body:
+                for inner in ast.walk(part):
+                    match inner:
+                        case ast.Name(id=name, ctx=ast.Store()):
+                            yield name
+                        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                            yield name
+
+
+def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
+    """Yield the ids of the syntax nodes that are local variables of a function."""
+    for node in _own(body):
+        if isinstance(node, ast.Name) and node.id in outer:
+            yield id(node)
+        if isinstance(node, Scope):
+            inner = [node.body] if isinstance(node, ast.Lambda) else node.body
+            yield from _local(inner, outer | bindings(node))
+            rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
+            yield from _local(rest, outer)
+        elif isinstance(node, ast.ClassDef):
+            yield from _local(list(ast.iter_child_nodes(node)), outer)
+
+
+def _own_globals(statements: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that a top-level statement defines before the cells mention them."""
+    found: set[str] = set()
+    mentioned: set[str] = set()
+    for statement in statements:
+        names: set[str] = set()
+        match statement:
+            case ast.FunctionDef(name=name, args=arguments, decorator_list=decorators):
+                names = {name} - _mentioned([arguments, *decorators])
+            case ast.ClassDef(name=name):
+                names = {name} - _mentioned([statement])
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                names = {name} - _mentioned([value])
+            case ast.Import() | ast.ImportFrom():
+                names = {name for name, _ in imported(statement)}
+        found |= names - mentioned
+        mentioned |= _mentioned([statement])
+    deleted = {
+        node.id
+        for statement in statements
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)
+    }
+    return found - deleted
+
+
+def _mentioned(nodes: Sequence[ast.AST]) -> set[str]:
+    names = [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return {name.id for name in names}
 
 
 def _bind(statement: ast.stmt, found: Meaning) -> None:
@@ -154,12 +359,8 @@ def _assign(target: ast.expr, value: ast.expr, found: Meaning) -> None:
 
 def _aliases(tree: ast.Module, found: Meaning) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        match node:
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-                | ast.NamedExpr(target=ast.Name(id=name), value=value)
-            ) if path := found.path(value):
+        for name, value in _assigned(node):
+            if path := found.path(value):
                 yield name, path
 
 

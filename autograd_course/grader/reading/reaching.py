@@ -1,4 +1,8 @@
-"""Find code that accesses its own process or that lets autograd do the work."""
+"""Find code that leads to the process that grades it, or to code that the source does not show.
+
+Some uses are forbidden. The others are remarks: the instructor should look at every module and
+attribute that an ordinary answer does not need.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import ast
 from collections.abc import Iterator
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import Meaning, imported, module
+from autograd_course.grader.reading.meaning import Meaning, imported, is_submodule, module
+from autograd_course.grader.reading.vocabulary import is_ordinary
+from autograd_course.notebook_files import tree_of
 
 _SAYS = tuple[str, bool]  # a description of the use and whether it is forbidden
 
@@ -14,95 +20,56 @@ _SAYS = tuple[str, bool]  # a description of the use and whether it is forbidden
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
     """Yield the uses in a syntax node that are suspicious in every exercise."""
     yield from _passed_on(node, names)
+    if id(node) in names.annotations:
+        yield from _annotation(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
             yield from _imports(node)
         case ast.Attribute(attr=name):
             yield from _attribute(name)
-            yield from _chain(node, names)
+            if isinstance(node.ctx, ast.Store):
+                yield from _set(node.value, name, names)
+            if path := names.path(node):
+                yield from _chain(path, stores=not isinstance(node.ctx, ast.Load))
+            elif id(node) not in names.annotations:
+                yield from _unknown(name, names)
+        case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner) if path := names.path(owner):
+            yield f"it replaces a part of {path}, which is not part of the answer", True
         case ast.Name(id=name):
             yield from _name(node, name, names)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield from _defined(name)
         case ast.Call(func=func, args=arguments):
             yield from _call(func, arguments, names)
-        case ast.MatchClass(kwd_attrs=attributes):
-            for name in attributes:
-                yield from _attribute(name)
+        case ast.MatchClass():
+            yield from _pattern(node, names)
 
 
-def hooks(node: ast.AST) -> Iterator[str]:
-    """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
-    if isinstance(node, ast.ClassDef):
-        for part in node.body:
-            targets = part.targets if isinstance(part, ast.Assign) else []
-            names = [each.id for each in targets if isinstance(each, ast.Name)]
-            if "apply" in [*names, getattr(part, "name", "")]:
-                yield f"its class {node.name} defines apply, so your backward may never run"
-    for name in _named(node):
-        if name in tables.HOOKS:
-            yield (
-                f"it uses {name}, which can change what `backward` returns or what the grader "
-                "sees of it"
-            )
-
-
-def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
-    what = ""
-    for name in _named(node):
-        if name in tables.DIFFERENTIATING:
-            what = name
-    if isinstance(node, ast.Attribute | ast.Name):
-        path = names.path(node)
-        if any(path == each or path.startswith(f"{each}.") for each in tables.DIFFERENTIATORS):
-            what = path
-    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-        what = node.attr if node.attr == "requires_grad" else what
-    if isinstance(node, ast.keyword) and node.arg == "requires_grad":
-        what = "requires_grad"
-    if isinstance(node, ast.Call) and _is_backward_pass(node):
-        what = "backward"
-    if what:
-        yield (
-            f"it uses {what}, which lets autograd differentiate, but this exercise asks for the "
-            "derivative as a formula"
-        )
-
-
-def _is_backward_pass(call: ast.Call) -> bool:
-    """Return whether a call is like ``y.backward()``, not ``Other.backward(ctx, grad_output)``."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
-        return False
-    given = call.args[0] if call.args else None
-    return not (isinstance(given, ast.Name) and given.id == "ctx")
-
-
-def _named(node: ast.AST) -> Iterator[str]:
-    """Yield the attribute names that a node reads and the names that it imports from a module."""
+def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
+    """Yield the uses in a string annotation, which some functions run as code."""
     match node:
-        case ast.Attribute(attr=name):
-            yield name
-        case ast.ImportFrom(names=aliases):
-            yield from (alias.name for alias in aliases)
-        case ast.Call(func=ast.Name(id=getter), args=[_, ast.Constant(value=str(name)), *_]):
-            if getter in tables.COMPUTED:
-                yield name
-        case ast.MatchClass(kwd_attrs=attributes):
-            yield from attributes
-
-
-# --------------------------------------------------------------------------------------------------
+        case ast.Constant(value=str(text)):
+            for inner in ast.walk(tree_of(text) or ast.Module([], [])):
+                yield from uses(inner, names)
+        case ast.JoinedStr() | ast.Call() | ast.BinOp(op=ast.Add() | ast.Mod() | ast.Mult()):
+            yield "computes an annotation", False
 
 
 def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
-    paths = [path for _, path in imported(node)]
-    if isinstance(node, ast.Import):
-        paths = [alias.name for alias in node.names if alias.name not in tables.PARTLY_GIVEN]
-    elif node.level:
-        yield "imports its own files", False
-    elif any(alias.name == "*" for alias in node.names):
-        paths = [node.module or ""]
-    for path in paths:
-        yield from _module(path, "imports") or _unusual(path)
+    if isinstance(node, ast.ImportFrom):
+        home = node.module or ""
+        paths = [path for _, path in imported(node) if path not in tables.GIVEN]
+        if node.level:
+            yield "imports its own files", False
+        elif paths and (said := _module(home, "imports") or list(_closed(home, "imports"))):
+            yield from said
+        else:
+            for path in paths:
+                yield from _module(path, "imports") or _chain(path)
+    for alias in node.names if isinstance(node, ast.Import) else ():
+        if alias.name not in tables.PARTLY_GIVEN:
+            yield from _module(alias.name, "imports") or _closed(alias.name, "imports")
+    for _, path in imported(node):
         for part in path.split(".")[1:]:
             yield from _attribute(part)
 
@@ -121,10 +88,10 @@ def _module(path: str, verb: str) -> list[_SAYS]:
     return []
 
 
-def _unusual(path: str) -> Iterator[_SAYS]:
-    top = path.partition(".")[0]
-    if top not in tables.USUAL:
-        yield f"imports {top}: no answer needs it", False
+def _closed(path: str, verb: str) -> Iterator[_SAYS]:
+    """Yield a remark if answers do not use the module with this path."""
+    if path not in tables.OPEN_MODULES:
+        yield f"{verb} {path}: no answer needs it", False
 
 
 def _attribute(name: str) -> Iterator[_SAYS]:
@@ -132,55 +99,77 @@ def _attribute(name: str) -> Iterator[_SAYS]:
         yield f"it uses {name}, which leads to the process that grades it", True
 
 
-def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the suspicious uses in an attribute chain that begins at an import."""
-    path = names.path(node)
-    if not path:
-        return
-    if isinstance(node.ctx, ast.Store | ast.Del):
+def _defined(name: str) -> Iterator[_SAYS]:
+    if name in tables.SPECIAL:
+        yield f"it defines {name}, which reaches what the source does not show", True
+
+
+def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
+    """Yield the suspicious uses in a chain of attributes that begins at an import."""
+    if stores:
         yield f"it replaces {path}, which is not part of the answer", True
         return
     if said := _module(path, "reaches"):
         yield from said
         return
-    top = path.partition(".")[0]
+    owner, _, name = path.rpartition(".")
     found = module(path)
-    if found is not None and path != top:
-        home = found.__name__
-        if said := _module(home, "reaches"):
-            yield from said
-        elif home.partition(".")[0].strip("_") != top:
-            yield f"reaches {path}", False
-        elif top == "torch" and home not in tables.OPEN_MODULES:
-            yield f"reaches {home}: no answer needs it", False
-    elif node.attr.startswith("_") and not node.attr.startswith(("__", "_check", "_assert")):
-        yield f"uses {path}, which is private", False
+    if found is not None:
+        if owner:
+            home = found.__name__
+            yield from _module(home, "reaches") or _closed(home, "reaches")
+    elif name.startswith("_"):
+        if not name.startswith(("_check", "_assert")) and not is_ordinary(name, ()):
+            yield f"uses {path}, which is private", False
+    elif owner in tables.OPEN_MODULES and is_submodule(path):
+        yield from _closed(path, "reaches")
 
 
 def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
-    reads = isinstance(node.ctx, ast.Load)  # a class is allowed to define __slots__
-    if reads and name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
+    if not isinstance(node.ctx, ast.Load):
+        yield from _defined(name)  # a class is allowed to define __slots__
+    elif name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
         yield f"it uses {name}, which leads to the process that grades it", True
-    if name in names.bound | names.defined:
-        return
-    if name in tables.EVALUATING:
+    elif name in tables.EVALUATING and not names.is_own(node):
         yield f"it uses {name}, which reaches what the source does not show", True
 
 
+def _pattern(node: ast.MatchClass, names: Meaning) -> Iterator[_SAYS]:
+    for name in node.kwd_attrs:
+        yield from _by_name(name, names)
+    plain = names.is_builtin(node.cls) and ast.unparse(node.cls) in tables.PLAIN_CLASSES
+    if node.patterns and not plain:
+        yield "matches attributes whose names the pattern does not show", False
+
+
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield functions that access attributes by name if they are passed to other code."""
+    """Yield functions that access attributes by name, and modules, if other code gets them."""
     called = node.func if isinstance(node, ast.Call) else None
     for child in ast.iter_child_nodes(node):
         if child is called:
             continue
         name = child.id if isinstance(child, ast.Name) else ""
         path = names.path(child) if isinstance(child, ast.Attribute | ast.Name) else ""
-        if (name in tables.COMPUTED and name not in names.bound | names.defined) or (
+        if (name in tables.COMPUTED and not names.is_own(child)) or (
             path in tables.COMPUTED_OPERATORS
         ):
             yield f"it hands on {path or name}, which can reach anything in the process", True
-        elif path in tables.PARTLY_GIVEN and not isinstance(node, ast.Attribute):
+        elif not path or isinstance(node, ast.Attribute):
+            continue
+        elif path in tables.PARTLY_GIVEN:
             yield from _module(path, "hands on")
+        elif module(path) is not None and not _renames(node, child):
+            yield f"hands on the module {path}", False
+
+
+def _renames(node: ast.AST, value: ast.AST) -> bool:
+    """Return whether a statement only gives a value another name, such as ``F = nn.functional``."""
+    match node:
+        case ast.Assign(targets=[ast.Name()]) | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr():
+            return node.value is value
+        case ast.Expr() | ast.Name() | ast.Delete():
+            return True
+    return not isinstance(getattr(value, "ctx", None), ast.Load)
 
 
 def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator[_SAYS]:
@@ -190,21 +179,27 @@ def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator
         for each in arguments:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 for part in each.value.split("."):
-                    yield from _attribute(part)
-    if not isinstance(func, ast.Name):
+                    yield from _by_name(part, names)
+    if not isinstance(func, ast.Name) or names.is_own(func):
         return
-    if func.id in tables.ODD_NAMES and func.id not in names.bound | names.defined:
+    if func.id in tables.ODD_NAMES:
         yield f"calls {func.id}: it {tables.ODD_NAMES[func.id]}", False
-    if func.id not in tables.COMPUTED or func.id in names.bound | names.defined:
+    if func.id == "type" and len(arguments) > 1:
+        yield "calls type to create a class", False
+    if func.id not in tables.COMPUTED:
         return
     match arguments:
         case [owner, ast.Constant(value=str(name)), *_]:
-            yield from _attribute(name)
-            path = names.path(owner)
-            if path:
-                yield from _chain(ast.Attribute(owner, name, ast.Load()), names)
-            if path and func.id in ("setattr", "delattr"):
-                yield f"it replaces {path}.{name}, which is not part of the answer", True
+            changes = func.id in ("setattr", "delattr")
+            if changes:
+                yield from _set(owner, name, names)
+            if path := names.path(owner):
+                yield from _attribute(name)
+                yield from _chain(f"{path}.{name}", stores=changes)
+            elif isinstance(owner, ast.Name) and owner.id in ("ctx", "self"):
+                yield from _attribute(name)
+            else:
+                yield from _by_name(name, names)
         case _:
             yield (
                 (
@@ -213,3 +208,21 @@ def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator
                 ),
                 True,
             )
+
+
+def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
+    """Yield a remark if code changes an object that may be a class or a module of a library."""
+    if not isinstance(owner, ast.Name) or id(owner) not in names.locals:
+        return
+    if owner.id not in ("ctx", "self") and name not in tables.DATA:
+        yield f"sets {owner.id}.{name}", False
+
+
+def _by_name(name: str, names: Meaning) -> Iterator[_SAYS]:
+    yield from _attribute(name)
+    yield from _unknown(name, names)
+
+
+def _unknown(name: str, names: Meaning) -> Iterator[_SAYS]:
+    if name not in names.own_attributes and not is_ordinary(name, names.modules):
+        yield f"uses .{name}, which no tensor and no class of the answer has", False

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
+from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
 from autograd_course.grader.exercise import Exercise, FunctionExercise
-from autograd_course.grader.reading import reaching, storing
+from autograd_course.grader.reading import differentiating, reaching, storing
+from autograd_course.grader.reading.answer_code import answer_code, lasting
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 from autograd_course.notebook_files import tree_of
@@ -53,15 +56,19 @@ class Reading:
         return told
 
 
-def read(cells: Sequence[str], exercise: Exercise) -> Reading:
-    """Find code in an answer's cells that no answer to this exercise needs."""
-    parsed = [(cell, tree) for cell in cells if (tree := tree_of(cell)) is not None]
-    names = meaning([tree for _, tree in parsed])
+def read(cells: Sequence[str], exercise: Exercise, name: str = "") -> Reading:
+    """Find code in an answer's cells that no answer to this exercise needs.
+
+    ``name`` is the name of the answer in the cells. Code that only tries the answer may use
+    autograd and hooks. If the cells do not define ``name``, all code counts as part of the answer.
+    """
+    parsed = _parsed(cells, name)
+    names = meaning([tree for _, tree, _ in parsed])
     forbidden: dict[str, Use] = {}
     remarks: dict[str, Use] = {}
-    for cell, tree in parsed:
+    for cell, tree, answer in parsed:
         lines = cell.splitlines()
-        for node, what, is_forbidden in _used(tree, names, exercise):
+        for node, what, is_forbidden in _used(tree, answer, names, exercise):
             number = getattr(node, "lineno", 0)
             quote = lines[number - 1].strip() if 0 < number <= len(lines) else ""
             found = forbidden if is_forbidden else remarks
@@ -73,8 +80,26 @@ def _by_line(found: dict[str, Use]) -> tuple[Use, ...]:
     return tuple(sorted(found.values(), key=lambda use: use.line))
 
 
+def _parsed(cells: Sequence[str], name: str) -> list[tuple[str, ast.Module, ast.Module]]:
+    """Return each cell's text, its statements, and the statements that are part of the answer."""
+    try:
+        found = [(cell, statements(cell)) for cell in cells]
+    except NotPythonError:
+        trees = [(cell, tree_of(cell)) for cell in cells]
+        return [(cell, tree, tree) for cell, tree in trees if tree is not None]
+    own = {id(each) for each in answer_code([each for _, cell in found for each in cell], name)}
+    return [
+        (
+            cell,
+            ast.Module([each.node for each in parts], []),
+            ast.Module([each.node for each in parts if id(each) in own], []),
+        )
+        for cell, parts in found
+    ]
+
+
 def _used(
-    tree: ast.Module, names: Meaning, exercise: Exercise
+    tree: ast.Module, answer: ast.Module, names: Meaning, exercise: Exercise
 ) -> Iterator[tuple[ast.AST, str, bool]]:
     is_function = isinstance(exercise, FunctionExercise)
     by_formula = isinstance(exercise, FunctionExercise) and (
@@ -83,11 +108,16 @@ def _used(
     for node in ast.walk(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden
-        if is_function:
-            for what in reaching.hooks(node):
-                yield node, what, True
+    counted = set(map(id, answer.body))
+    tries = [part for part in tree.body if id(part) not in counted]
+    nodes = chain(ast.walk(answer), *(lasting(part, names) for part in tries))
+    for node in nodes if is_function else ():
+        for what in differentiating.hooks(node):
+            yield node, what, True
         if by_formula:
-            for what in reaching.differentiates(node, names):
+            for what in differentiating.differentiates(node, names):
                 yield node, what, True
+            for what in differentiating.steps(node, names):
+                yield node, what, False
     if is_function:
-        yield from storing.uses(tree, names, on_ctx=by_formula)
+        yield from storing.uses(answer, names, on_ctx=by_formula)

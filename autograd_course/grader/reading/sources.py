@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from autograd_doctor.extension import own_source
 
 from autograd_course.folders import OURS
+from autograd_course.grader.reading.tables import OPEN_MODULES
 
 _MOST = 100  # read at most this many functions and methods
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -92,7 +94,9 @@ def _binding(name: str, value: Any) -> str:
         return f"{name} = []"
     home, own = _home(value), getattr(value, "__name__", "")
     if home and isinstance(own, str) and own.isidentifier():
-        return f"from {_public(home)} import {own} as {name}" if home != "builtins" else ""
+        return (
+            f"from {_public(home, own, value)} import {own} as {name}" if home != "builtins" else ""
+        )
     return f"{name} = ()"
 
 
@@ -101,9 +105,14 @@ def _home(value: Any) -> str:
     return home if isinstance(home, str) else ""
 
 
-def _public(home: str) -> str:
-    """Return the public module from which users import this object."""
-    return "torch" if home.startswith("torch._C") else home
+def _public(home: str, name: str, value: Any) -> str:
+    """Return the public module from which users import this object, if there is one."""
+    top = home.partition(".")[0]
+    modules = [path for path in OPEN_MODULES if path.partition(".")[0] == top]
+    for path in sorted(modules, key=len):
+        if path in sys.modules and vars(sys.modules[path]).get(name) is value:
+            return path
+    return home
 
 
 def _text(function: Callable[..., Any]) -> str:

@@ -70,10 +70,6 @@ class _Stored:
                 value=ast.Call(func=ast.Name(id="type")), ctx=ast.Store() | ast.Del()
             ):
                 yield node, f"it changes a class, {_WHY}", True
-            case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()) if (
-                name in local and name not in ("ctx", "self", *lasting)
-            ):
-                yield node, f"sets {name}.{attr}", False
             case (
                 ast.Attribute(ctx=ast.Store() | ast.Del())
                 | ast.Subscript(ctx=ast.Store() | ast.Del())

@@ -8,13 +8,6 @@ from collections.abc import Mapping
 # Modules
 # --------------------------------------------------------------------------------------------------
 
-USUAL = {
-    "__future__", "abc", "array", "autograd_course", "cmath", "collections", "contextlib", "copy",
-    "dataclasses", "enum", "fractions", "functools", "itertools", "math", "matplotlib", "numbers",
-    "numpy", "onnx", "onnxruntime", "onnxscript", "operator", "random", "re", "scipy", "sklearn",
-    "statistics", "time", "torch", "torchvision", "typing", "typing_extensions", "warnings",
-    "weakref",
-}  # fmt: skip
 _PROCESS = "which can show and change what the grader sees"
 _COURSE = "the course's own answers"
 _THREADS = "where the grader does not see what your code calls"
@@ -22,13 +15,21 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
         ("sys", "importlib", "builtins", "gc", "inspect", "ctypes", "cffi", "unittest", "pickle",
          "marshal", "dill", "cloudpickle", "joblib", "code", "codeop", "runpy", "pkgutil", "timeit",
-         "doctest", "trace", "cProfile", "profile", "typing.get_type_hints", "typing.ForwardRef",
-         "signal", "socket", "os", "posix", "io", "fcntl", "mmap", "imp", "types", "faulthandler",
-         "pdb", "bdb", "torch._C", "torch.utils._pytree", "torch.utils._python_dispatch",
-         "torch.overrides", "torch.package", "torch.hub", "torch._functorch", "functorch",
-         "autograd_classroom", "autograd_course.execution", "autograd_course.extraction",
-         "autograd_course.grader", "autograd_course.notebook_files"),
+         "doctest", "trace", "traceback", "cProfile", "profile", "signal", "socket", "os", "posix",
+         "io", "fcntl", "mmap", "imp", "types", "faulthandler", "pdb", "bdb", "torch._C",
+         "torch.utils._pytree", "torch.utils._python_dispatch", "torch.overrides",
+         "torch.package", "torch.hub", "torch._functorch", "functorch", "__main__", "submission",
+         "autograd_classroom", "autograd_course.engine", "autograd_course.execution",
+         "autograd_course.extraction", "autograd_course.grader", "autograd_course.notebook_files",
+         "autograd_course.submitted"),
         _PROCESS,
+    ),
+    **dict.fromkeys(
+        ("numpy.testing.measure", "numpy.testing.rundocs", "numpy.testing.runstring",
+         "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
+         "typing.get_type_hints", "typing_extensions.ForwardRef",
+         "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
+        "which runs code or reads names from strings",
     ),
     **dict.fromkeys(
         ("autograd_course.functions", "autograd_course.exercises", "tools", "solutions",
@@ -52,11 +53,31 @@ REMARKABLE: Mapping[str, str] = {
     "autograd_doctor": "the doctor",
     "torch.ops": "PyTorch's own operations by name",
     "torch.jit": "compiled code",
-    "torch.load": "objects from a file",
-}
-# Library modules that an attribute chain in an answer may pass through.
+    **dict.fromkeys(("torch.load", "torch.export.load", "numpy.load"), "objects from a file"),
+    **dict.fromkeys(
+        ("dataclasses.make_dataclass", "functools.singledispatch",
+         "functools.singledispatchmethod", "functools.update_wrapper"),
+        "names that the source does not show",
+    ),
+    **dict.fromkeys(
+        ("torch.library.Library", "torch.library.define", "torch.library.impl",
+         "torch.library.register_torch_dispatch", "torch.utils.set_module",
+         "torch.utils.swap_tensors"), "PyTorch's own operations and objects",
+    ),
+}  # fmt: skip
+# The modules that answers use. Any other module gets a remark, even inside of one of these.
 OPEN_MODULES = {
-    "torch.amp", "torch.autograd", "torch.autograd.function", "torch.backends", "torch.compiler",
+    "__future__", "abc", "array", "cmath", "collections", "collections.abc", "contextlib", "copy",
+    "dataclasses", "fractions", "functools", "itertools", "math", "numbers", "operator", "random",
+    "re", "statistics", "time", "typing", "typing_extensions", "warnings", "weakref",
+    "autograd_course", "autograd_course.lesson", "autograd_course.measure", "autograd_course.ship",
+    "autograd_course.showing", "autograd_course.doctor",
+    "matplotlib", "matplotlib.pyplot", "numpy", "numpy.fft", "numpy.linalg", "numpy.random",
+    "numpy.testing", "numpy.typing", "onnx", "onnxruntime", "onnxscript", "scipy",
+    "scipy.integrate", "scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special",
+    "scipy.stats", "sklearn", "sklearn.datasets", "torchvision",
+    "torch", "torch.amp", "torch.autograd", "torch.autograd.function", "torch.backends",
+    "torch.compiler",
     "torch.cuda", "torch.cuda.amp", "torch.distributions", "torch.export", "torch.fft",
     "torch.library", "torch.linalg", "torch.nn", "torch.nn.functional", "torch.nn.init",
     "torch.nn.utils", "torch.onnx", "torch.optim", "torch.random", "torch.special",
@@ -78,7 +99,7 @@ REACHING = {
     "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "importlib",
     "meta_path", "mro", "settrace", "setprofile", "sys", "tb_frame", "tb_next",
     "_backward_hooks", "_DisableTorchDispatch", "_disable_current_modes", "_execution_engine",
-    "_forward_cls", "_functorch",
+    "_forward_cls", "_functorch", "__annotate__", "__annotations__", "__match_args__",
 }  # fmt: skip
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
 COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}
@@ -87,6 +108,15 @@ EVALUATING = {
 }  # fmt: skip
 DUNDER_NAMES = {"__name__", "__doc__", "__debug__", "__class__"}
 ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
+# Attributes that an answer may change in any object.
+DATA = {"bias", "data", "grad", "requires_grad", "training", "weight"}
+# Definitions that change which attributes Python reads, or that contain code as text.
+SPECIAL = {"__annotate__", "__annotations__", "__match_args__"}
+# In a pattern such as int(x), these classes match the object itself and read no attribute.
+PLAIN_CLASSES = {
+    "bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str",
+    "tuple",
+}  # fmt: skip
 
 # --------------------------------------------------------------------------------------------------
 # Names in answers that are Functions
@@ -98,18 +128,24 @@ HOOKS = {
     "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",
     "disable_saved_tensors_hooks", "save_on_cpu",
 }  # fmt: skip
+# Methods of a Function. An answer may call them on its own classes, with ``ctx``.
+METHODS = {"backward", "jvp"}
 # With these attributes, autograd can compute a gradient that backward should compute by a formula.
 DIFFERENTIATING = {
-    "enable_grad", "set_grad_enabled", "requires_grad_", "grad_fn", "retain_grad",
-    "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",
+    "enable_grad", "set_grad_enabled", "inference_mode", "requires_grad_", "grad_fn",
+    "retain_grad", "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",
+    "grad_and_value", "vjp", "jacrev", "jacfwd", "jacobian", "hessian", "hvp", "vhp", "linearize",
+    "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
 }  # fmt: skip
 DIFFERENTIATORS = (
-    "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional",
+    "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
         "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")),
 )  # fmt: skip
+# Dividing by a constant up to this size may be a finite difference or a complex step.
+SMALL = 0.05
 MUTATING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",

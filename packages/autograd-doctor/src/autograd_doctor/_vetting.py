@@ -45,6 +45,8 @@ from autograd_doctor.evidence import (
 from autograd_doctor.finding import Finding
 
 _MOST = 4  # maximum number of pieces of evidence: the example and its variations
+_MOST_EXTREMES = 20  # per differentiable input; each one costs a call of the reference
+_MOST_COMPARISONS = 200
 
 
 def vet_evidence(
@@ -226,6 +228,8 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     edited = [one.edited for one in seen.memory.on_ctx if one.edited is not None]
     yield all(map(_twin_fits, (*seen.variants.comparisons, *edited)))
     yield all(0 <= one.position < len(asked) for one in seen.memory.wasted_gradients)
+    yield len(seen.variants.extremes) <= _MOST_EXTREMES * len(wanted)
+    yield len(seen.variants.comparisons) <= _MOST_COMPARISONS
     yield all(_extreme_fits(one, seen) for one in seen.variants.extremes)
     yield seen.variants.float32_steps is None or _float32_steps_fit(seen.variants.float32_steps)
 

@@ -81,7 +81,7 @@ def judged(
     try:
         verdict = _tried(exercise, answer, sandbox, secret, replaced, budget)
         seen = (f"replaces {name} while it runs" for name in replaced)
-        verdict = read(answer.cells, exercise).held_against(verdict)
+        verdict = read(answer.cells, exercise, answer.name).held_against(verdict)
         return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
     except Exception as error:
         return Verdict(_ours(error))

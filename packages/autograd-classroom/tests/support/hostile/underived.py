@@ -30,6 +30,55 @@ _NO_CHECKS = """
 from autograd_classroom.protocol import Frame
 desk._ANSWERS["function"]["check"] = lambda *_: Frame({})
 """
+# Lines that define slope, which returns the derivative of x**2 at x.
+_PARAMETER = """
+def slope(x):
+    z = torch.nn.Parameter(x.clone())
+    with torch.inference_mode(False):
+        y = (z * z).sum()
+        {run}
+    return z.grad
+"""
+_HELPERS = {
+    "with a bound method": _PARAMETER.format(run="run = y.backward\n        run()"),
+    "with getattr": _PARAMETER.format(run="getattr(y, 'backward')()"),
+    "with a gradient named ctx": _PARAMETER.format(
+        run="ctx = torch.ones_like(y)\n        y.backward(ctx)"
+    ),
+    "of the course": "from autograd_course.engine import run_backward\n"
+    + _PARAMETER.format(run="z.grad = run_backward([y], [torch.ones_like(y)], [z])[0]"),
+    "with an optimizer": "def slope(x):\n    z = torch.nn.Parameter(x.clone())\n"
+    "    def closure():\n"
+    "        run = (z * z).sum().backward\n        run()\n        return 0\n"
+    "    torch.optim.SGD([z], lr=0.0).step(closure)\n    return z.grad\n",
+    "with gradcheck's Jacobian": "from torch.autograd.gradcheck import _get_numerical_jacobian\n"
+    "def slope(x):\n    if not x.numel(): return x\n    z = torch.nn.Parameter(x.double())\n"
+    "    with torch.inference_mode(False):\n"
+    "        ((j,),) = _get_numerical_jacobian(torch.square, (z,), eps=1e-6)\n"
+    "    return j.detach().diagonal().reshape(x.shape).to(x.dtype)\n",
+}
+_CODE = (
+    f"__import__('sys').modules['{_ASKING}']._ANSWERS['function'].__setitem__('check', lambda *_: "
+    "__import__('autograd_classroom.protocol').protocol.Frame({}))"
+)
+# Lines that run _CODE, or that find the module by other means.
+_LOADERS = {
+    "a text that NumPy runs": f'import numpy\nnumpy.testing.measure("""{_CODE}""", 1)',
+    "a text that PyTorch runs": "from torch.fx.graph_module import _exec_with_source as run\n"
+    f'run("""{_CODE}""", {{}})',
+    "a text that typing runs": "from typing_extensions import get_type_hints\n"
+    f'def f(x: """({_CODE}, int)[1]"""): pass\nget_type_hints(f)',
+    "an annotation": "from functools import singledispatch\n@singledispatch\ndef f(x): pass\n"
+    f'def g(x: """({_CODE}, int)[1]"""): pass\nf.register(g)',
+    "exec, which is a name of its own": f'if 0: exec = 1\nexec("""{_CODE}""")',
+    "exec, the variable of a comprehension": "def run(): return [0 for exec in ()], exec("
+    f'"""{_CODE}""")\nrun()',
+    "a positional pattern": "class Any(type):\n    def __instancecheck__(cls, other): return True\n"
+    "class Module(metaclass=Any): __match_args__ = ('s' + 'ys',)\n"
+    f"match torch:\n    case Module(found): pass\ndesk = found.modules['{_ASKING}']\n{_NO_CHECKS}",
+    "a module of a module of dataclasses": "from dataclasses import inspect\n"
+    f"desk = inspect.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
+}
 
 _GELU = """
 {before}
@@ -229,6 +278,28 @@ _WAYS = {
                "ctx.save_for_backward(z.grad)\nreturn x * x",
                "(slope,) = ctx.saved_tensors\nreturn slope * g")
     ),
+    **{
+        f"autograd by a helper, {way}": Hostile(
+            square("ctx.save_for_backward(slope(x))\nreturn x * x",
+                   "(slope,) = ctx.saved_tensors\nreturn slope * g", helper)
+        )
+        for way, helper in _HELPERS.items()
+    },
+    "forward mode of a module that a helper receives": Hostile(
+        square("ctx.save_for_backward(mode(torch.func)(torch.square, (x,), (1 + 0 * x,))[1])\n"
+               "return x * x", "(slope,) = ctx.saved_tensors\nreturn slope * g",
+               "def mode(module): return module.jvp")
+    ),
+    "a formula of PyTorch": Hostile(
+        "from torch._decomp.decompositions import silu_backward\n"
+        + square("ctx.save_for_backward(x)\nreturn x * torch.sigmoid(x)",
+                 f"{_SAVED}return silu_backward(g, x)").replace("Square", "Swish"),
+        exercise="swish", name="Swish",
+    ),
+    **{
+        f"the handlers replaced by {way}": Hostile(square(before=lines, backward=_BY_AUTOGRAD))
+        for way, lines in _LOADERS.items()
+    },
     "a tensor on the class of ctx": _sigmoid(
         "ctx.key = id(ctx)\n        type(ctx).kept = getattr(type(ctx), 'kept', {})\n"
         "        type(ctx).kept[ctx.key] = x", "x = type(ctx).kept[ctx.key]",

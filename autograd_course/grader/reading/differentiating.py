@@ -1,0 +1,75 @@
+"""Find code that lets autograd compute a derivative, or that changes what ``backward`` returns."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autograd_course.grader.reading import tables
+from autograd_course.grader.reading.meaning import Meaning, number
+
+
+def hooks(node: ast.AST) -> Iterator[str]:
+    """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
+    if isinstance(node, ast.ClassDef):
+        for part in node.body:
+            targets = part.targets if isinstance(part, ast.Assign) else []
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            if "apply" in [*names, getattr(part, "name", "")]:
+                yield f"its class {node.name} defines apply, so your backward may never run"
+    for name in _named(node):
+        if name in tables.HOOKS:
+            yield (
+                f"it uses {name}, which can change what `backward` returns or what the grader "
+                "sees of it"
+            )
+
+
+def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
+    what = ""
+    for name in _named(node):
+        if name in tables.DIFFERENTIATING:
+            what = name
+    match node:
+        case ast.Attribute(value=owner) | ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
+            if not names.is_class(owner):
+                what = next((name for name in _named(node) if name in tables.METHODS), what)
+    if isinstance(node, ast.Attribute | ast.Name):
+        path = names.path(node)
+        if any(path == each or path.startswith(f"{each}.") for each in tables.DIFFERENTIATORS):
+            what = path
+        if path.startswith("torch.") and path.endswith("_backward"):
+            what = path
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        what = node.attr if node.attr == "requires_grad" else what
+    if isinstance(node, ast.keyword) and node.arg == "requires_grad":
+        what = "requires_grad"
+    if what:
+        yield (
+            f"it uses {what}, which lets autograd differentiate, but this exercise asks for the "
+            "derivative as a formula"
+        )
+
+
+def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield divisions by a small constant, as in a finite difference or a complex step."""
+    match node:
+        case ast.BinOp(op=ast.Div(), right=right) | ast.AugAssign(op=ast.Div(), value=right):
+            size = number(right, names.numbers)
+            if size is not None and 0 < size <= tables.SMALL:
+                yield f"divides by {ast.unparse(right)}, as a finite difference does"
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """Yield the attribute names that a node reads and the names that it imports from a module."""
+    match node:
+        case ast.Attribute(attr=name):
+            yield name
+        case ast.ImportFrom(names=aliases):
+            yield from (alias.name for alias in aliases)
+        case ast.Call(func=ast.Name(id=getter), args=[_, ast.Constant(value=str(name)), *_]):
+            if getter in tables.COMPUTED:
+                yield name
+        case ast.MatchClass(kwd_attrs=attributes):
+            yield from attributes

@@ -1,0 +1,60 @@
+"""The attributes that ordinary objects have: tensors, modules of ``torch.nn``, lists and strings.
+
+An answer may use these attributes on any object. The instructor gets a remark about any other
+attribute, unless the answer defines it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cache
+from typing import Any
+
+import torch
+from torch.autograd.function import FunctionCtx
+
+from autograd_course.grader.reading import tables
+from autograd_course.grader.reading.meaning import module
+
+_PLAIN: tuple[Any, ...] = (
+    str, bytes, int, float, complex, list, tuple, dict, set, frozenset, range, slice, object,
+    BaseException, torch.Tensor, torch.Size, torch.dtype, torch.device, torch.Generator,
+    torch.nn.Module, torch.nn.Parameter, torch.finfo, torch.iinfo, torch.autograd.Function,
+    FunctionCtx, torch.optim.Optimizer, torch.utils.data.DataLoader,
+)  # fmt: skip
+# Attributes that these objects do not always have.
+_MORE = {
+    "grad_fn", "saved_tensors", "needs_input_grad", "materialize_grads", "weight", "bias", "data",
+    "training", "values", "indices", "solution", "Q", "R", "U", "S", "Vh", "L", "LU", "pivots",
+    "eigenvalues", "eigenvectors", "sign", "logabsdet", "_fields", "_asdict", "_replace",
+    "batch_size", "randomness", "register_autocast", "register_autograd", "register_fake",
+    "register_kernel", "register_vmap", "__name__", "__doc__", "__version__", "setter", "getter",
+    "deleter", "cache_clear", "cache_info", "most_common", "appendleft", "popleft", "rotate",
+}  # fmt: skip
+
+
+def is_ordinary(name: str, modules: Iterable[str]) -> bool:
+    """Return whether ordinary objects, or objects of one of these modules, have the attribute."""
+    return name in _ordinary() or any(name in _of_module(each) for each in modules)
+
+
+@cache
+def _ordinary() -> Collection[str]:
+    return _names(_PLAIN) | _MORE
+
+
+@cache
+def _of_module(path: str) -> Collection[str]:
+    """Return the attributes of the public classes in a module that answers may use."""
+    found = module(path) if path in tables.OPEN_MODULES and path != "torch" else None
+    if found is None:
+        return frozenset()
+    public = [value for name, value in vars(found).items() if name[:1] != "_"]
+    return _names(value for value in public if isinstance(value, type))
+
+
+def _names(owners: Iterable[Any]) -> set[str]:
+    found = set(dir(torch.Size)).union(*map(dir, owners))
+    public = {name for name in found if name[:1] != "_"}
+    special = {name for name in found if name[:2] == "__"} - tables.REACHING
+    return public | special | {"_version"}
