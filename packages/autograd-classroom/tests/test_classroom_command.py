@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import sqlite3
@@ -231,6 +232,36 @@ def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: 
     assert result.exit_code == NOT_DONE
     assert "0 files read, and 1 could not be graded" in said(result)
     assert "eve.zip: the zip is broken" in said(result)
+
+
+LESSON = sum(exercise.points for exercise in INDEX.values() if exercise.lesson == "01_template")
+
+
+@pytest.mark.parametrize("whole", ["with a whole notebook", "all damaged"])
+@pytest.mark.parametrize(
+    ("asked", "possible"),
+    [("", LESSON), ("01", LESSON), ("square,scaled-sigmoid", 3), ("square,linear", 4)],
+)
+def test_the_possible_points_are_the_same_for_all_whatever_could_be_read(
+    asked: str, possible: int, whole: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classwork, "work", lambda *_: None)
+    for path in folder.glob("*.ipynb"):
+        if path.stem != "ann" or whole == "all damaged":
+            path.write_bytes(path.read_bytes()[:-40])
+    run("grade", "homework", *(["--exercises", asked] if asked else []), "--trust")
+    made = folder.parent / "homework-grades"
+    grades, moodle, results = (
+        (made / name).read_text() for name in ("grades.csv", "moodle.csv", "results.json")
+    )
+    of_table = {row["possible"] for row in csv.DictReader(grades.splitlines())}
+    of_moodle = {row["Maximum Grade"] for row in csv.DictReader(moodle.splitlines())}
+    of_json = {student["possible"] for student in json.loads(results)["students"]}
+    pages = [(made / "feedback" / f"{name}.html").read_text() for name in ("ann", "bob")]
+
+    assert (of_table, of_moodle, of_json) == ({f"{possible}"}, {f"{possible}"}, {possible})
+    assert [f"of {possible} points" in page for page in pages] == [True, True]
+    assert f"<strong>{possible}</strong> points possible" in (made / "class.html").read_text()
 
 
 @pytest.mark.parametrize("bwrap", ["not installed", "not allowed"])

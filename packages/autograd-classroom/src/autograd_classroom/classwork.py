@@ -144,6 +144,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         raise NoSubmissionsError(
             f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
         )
+    book.expect(came.exercises)
     rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
     return not came.rejected

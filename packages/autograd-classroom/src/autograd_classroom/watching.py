@@ -60,6 +60,7 @@ def watch(
             before = _verdicts(book)
             run = book.begin(INDEX.values(), grader_version(), resume=True)
             came = hand_in(book, places.submissions, exercises, known=known)
+            book.expect(came.exercises)
             book.queue(run, exercises)
             work(book, run, executor)
             book.finish(run)

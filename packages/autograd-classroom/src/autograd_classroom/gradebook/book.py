@@ -152,6 +152,13 @@ class Gradebook:
             settling.settle(write, score, points, comment, by, seen)
             return settling.score_of(write, student, exercise)
 
+    def expect(self, exercises: Iterable[Entry]) -> None:
+        """Replace the list of exercises that count even if no file has a readable answer to them.
+
+        Every submitted exercise counts too.
+        """
+        self._set("exercises", as_json([exercise.id for exercise in exercises]))
+
     def set(self, settings: Settings) -> None:
         """Replace the assignment's settings."""
         self._set("assignment", settings.to_json())
@@ -212,8 +219,12 @@ class Gradebook:
         return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
-        """Return a summary of the results for each submitted exercise, in course order."""
+        """Return a summary of the results for each exercise that counts, in course order."""
         return reading.tallies(self._connection)
+
+    def possible(self) -> float:
+        """Return the points that every student could get."""
+        return reading.possible(self._connection)
 
     def students(self) -> list[str]:
         """Return all students who handed in a file, even an unreadable one."""

@@ -114,7 +114,7 @@ CHANGES = {  # the statements that migrate to each version
                 SELECT 1 FROM answers a WHERE a.student = s.student AND a.exercise = s.exercise)""",
     ),
     5: (
-        # The instructor's settings and the roster, stored as JSON.
+        # The instructor's settings, the roster and the exercises that count, stored as JSON.
         """CREATE TABLE settings (
             name  TEXT PRIMARY KEY,
             value TEXT NOT NULL

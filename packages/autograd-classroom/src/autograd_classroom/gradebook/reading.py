@@ -93,8 +93,17 @@ _CODES = f"""
 _COUNTS = f"""
     SELECT a.exercise, e.title, coalesce(r.rule, '') AS rule,
            iif(h.points IS NULL, coalesce(r.status, ''), 'settled') AS status,
-           e.points AS possible, count(*) AS answers {_JUDGED}
-    GROUP BY a.exercise, 3, 4 ORDER BY e.position, answers DESC, rule
+           e.points AS possible, count(*) AS answers, e.position AS position {_JUDGED}
+    GROUP BY a.exercise, 3, 4
+    UNION ALL
+    SELECT exercise, title, '', '', points, 0, position FROM exercises
+    WHERE exercise IN (SELECT value FROM json_each(?))
+    ORDER BY position, answers DESC, rule
+"""
+
+_POSSIBLE = """
+    SELECT total(points) FROM exercises
+    WHERE exercise IN (SELECT value FROM json_each(?)) OR exercise IN (SELECT exercise FROM scored)
 """
 
 _PROBLEMS = """
@@ -263,15 +272,25 @@ def history(connection: sqlite3.Connection, student: str, exercise: str) -> list
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return a summary of the results for each submitted exercise."""
-    rows = connection.execute(_COUNTS).fetchall()
+    """Return a summary of the results for each exercise that counts; see `Gradebook.expect`."""
+    rows = connection.execute(_COUNTS, (_expected(connection),)).fetchall()
     return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
+
+
+def possible(connection: sqlite3.Connection) -> float:
+    """Return the sum of the points of all exercises that count."""
+    return float(connection.execute(_POSSIBLE, (_expected(connection),)).fetchone()[0])
+
+
+def _expected(connection: sqlite3.Connection) -> str:
+    stored = _set(connection, "exercises")
+    return json.dumps(stored if isinstance(stored, list) else [])
 
 
 def _tally(rows: list[sqlite3.Row]) -> Tally:
     counts: Counter[str] = Counter()
     broken: Counter[str] = Counter()
-    for row in rows:
+    for row in filter(lambda row: row["answers"], rows):
         counts[row["status"]] += row["answers"]
         if row["status"] in ("wrong", "settled") and row["rule"]:
             broken[row["rule"]] += row["answers"]

@@ -10,15 +10,20 @@ from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.ingest.collecting import Listing, by_student, listing, of_student, require
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_course.extraction import Answer, extract
-from autograd_course.index import Entry
+from autograd_course.index import INDEX, Entry
 
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The number of recorded notebooks and the number of rejected files or folders."""
+    """The number of recorded notebooks and the number of rejected files or folders.
+
+    ``exercises`` are the exercises that count for every student: the requested ones or, if all
+    were requested, those of the lessons in the folder.
+    """
 
     notebooks: int = 0
     rejected: int = 0
+    exercises: tuple[Entry, ...] = ()
 
 
 def hand_in(
@@ -37,18 +42,22 @@ def hand_in(
     """
     wanted = tuple(exercises)
     notebooks = rejected = 0
+    lessons: set[str] = set()
     require(root)
     book.forget_rejected()
     for student, paths in sorted(by_student(root).items()):
         for each, taken in _read(student, paths, root, wanted, known):
             step()
+            if isinstance(each, Submission):
+                lessons.add(each.lesson)
             if isinstance(taken, Rejected):
                 book.reject(taken)
                 rejected += 1
             elif isinstance(each, Submission) and taken:
                 book.hand_in(each, taken)
                 notebooks += 1
-    return HandedIn(notebooks, rejected)
+    asked = len(wanted) < len(INDEX)
+    return HandedIn(notebooks, rejected, tuple(e for e in wanted if asked or e.lesson in lessons))
 
 
 Taken = tuple[Submission | Rejected, tuple[Answer, ...] | Rejected]

@@ -24,18 +24,19 @@ def as_json_document(book: Gradebook) -> str:
 def json_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the document in pieces, one student at a time."""
     yield f'{{"version": {VERSION}, "students": ['
+    possible = book.possible()
     for number, name in enumerate(book.students()):
         yield ",\n" if number else "\n"
-        yield json.dumps(_student(book, name), ensure_ascii=False, indent=1)
+        yield json.dumps(_student(book, name, possible), ensure_ascii=False, indent=1)
     yield "\n]}\n"
 
 
-def _student(book: Gradebook, name: str) -> dict[str, Any]:
+def _student(book: Gradebook, name: str, possible: float) -> dict[str, Any]:
     scores = book.scores(name)
     return {
         "student": name,
         "points": total_points(scores),
-        "possible": sum(score.possible for score in scores),
+        "possible": possible,
         "results": [_result(score) for score in scores],
         "problems": [
             {"source": problem.source, "message": problem.message}

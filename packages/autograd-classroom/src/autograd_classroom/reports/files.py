@@ -43,10 +43,11 @@ def _gradescope(book: Gradebook) -> Files:
 
 def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
-    people = book.people()
+    people, possible = book.people(), book.possible()
     archive = FeedbackZip(book)
     for student in book.students():
-        page = "".join(feedback(book, student, people.get(student, Person(student)).label))
+        name = people.get(student, Person(student)).label
+        page = "".join(feedback(book, student, name, possible))
         archive.add(student, page)
         yield f"feedback/{feedback_name(student)}", [page]
     yield "feedback.zip", [archive.contents()]

@@ -59,7 +59,7 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
          "Last modified (grade)", "Feedback comments"]
     ])  # fmt: skip
     people = book.people()
-    possible = number(sum(tally.possible for tally in book.tallies()))
+    possible = number(book.possible())
     numbers = _numbers(book, _MOODLE)
     for student in book.students():
         who = people.get(student, Person(name=student))

@@ -59,9 +59,8 @@ def as_grade_table(book: Gradebook) -> str:
 
 def grade_table_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the grade table in pieces, one student at a time."""
-    tallies = book.tallies()
-    exercises = [tally.exercise for tally in tallies]
-    possible = number(sum(tally.possible for tally in tallies))
+    exercises = [tally.exercise for tally in book.tallies()]
+    possible = number(book.possible())
     people, enrolled = book.people(), bool(book.roster())
     about = _PERSON if enrolled else ()
     yield written([["student", *about, *exercises, "total", "possible"]])

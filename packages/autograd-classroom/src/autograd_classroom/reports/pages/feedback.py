@@ -69,8 +69,13 @@ class Part:
         return self.score.outcome.replace(" ", "-")
 
 
-def feedback(book: Gradebook, student: str, name: str = "") -> Iterator[str]:
-    """Yield one student's page in pieces. ``name`` is the name on the roster."""
+def feedback(
+    book: Gradebook, student: str, name: str = "", possible: float | None = None
+) -> Iterator[str]:
+    """Yield one student's page in pieces. ``name`` is the name on the roster.
+
+    ``possible`` is the number of :meth:`Gradebook.possible`, if the caller already knows it.
+    """
     scores = book.scores(student)
     late = {score.late for score in scores if score.status != "not attempted"}
     return rendered(
@@ -78,7 +83,7 @@ def feedback(book: Gradebook, student: str, name: str = "") -> Iterator[str]:
         name=name or student,
         late=late.pop() if len(late) == 1 else 0,  # otherwise, each answer says how late it is
         points=total_points(scores),
-        possible=sum(score.possible for score in scores),
+        possible=book.possible() if possible is None else possible,
         complete=all(score.is_counted for score in scores),
         parts=[part(book, score) for score in scores],
         problems=book.problems(student),

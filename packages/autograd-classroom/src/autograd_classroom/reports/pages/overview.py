@@ -105,18 +105,15 @@ class Overview:
 
 def overview(book: Gradebook) -> Overview:
     """Compute the statistics about the class in a gradebook."""
-    seen = Overview()
-    worth: dict[str, float] = {}
+    seen = Overview(possible=book.possible())
     for tally in book.tallies():  # tallies are in course order
         seen.exercises[tally.exercise] = Exercise(tally.exercise, tally.title)
     for student in book.students():
         scores = book.scores(student)
         for score in scores:
-            worth[score.exercise] = score.possible
             _count(seen, score)
         short = {s.exercise: replace(s, evidence={}, message="", remarks=()) for s in scores}
         seen.rows.append(Row(student, total_points(scores), short))
-    seen.possible = sum(worth.values())
     return seen
 
 
