@@ -121,6 +121,39 @@ def test_the_weights_count_in_every_report_and_can_be_changed_without_grading(
     assert "flipped-sign cost" not in page
 
 
+WEIGHTS, DUE = "[weights]\nlayout = 0.25\n", "[deadlines]\n01 = 2026-02-01T23:59:00Z\n"
+EXTENDED = "[extensions]\nann = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "differs"),
+    [
+        ("", WEIGHTS, ""),
+        (WEIGHTS, "", ""),
+        (WEIGHTS, WEIGHTS, ""),
+        (WEIGHTS, DUE, "removes [weights] and adds [deadlines]"),
+        (WEIGHTS, WEIGHTS.replace("0.25", "0.5"), "changes [weights]"),
+        (WEIGHTS + DUE, WEIGHTS + "[late]\nfree = 2\n", "removes [deadlines] and adds [late]"),
+        (
+            WEIGHTS + DUE + "[late]\nfree = 2\n",
+            EXTENDED + DUE + "[late]\nfree = 3\n",
+            "removes [weights], changes [late] and adds [extensions]",
+        ),
+    ],
+)
+def test_a_settings_file_replaces_the_earlier_one_and_says_what_differs(
+    first: str, then: str, differs: str, path: Path, tmp_path: Path
+) -> None:
+    for text in (first, then):
+        (tmp_path / "assignment.toml").write_text(text)
+        words = ["--settings", str(tmp_path / "assignment.toml")] if text else []
+        shown = CliRunner().invoke(app, ["classroom", "report", str(path), *words])
+
+    said = [line for line in shown.output.splitlines() if "replaces" in line]
+    expected = f"The settings file replaces all earlier settings: it {differs}."
+    assert said == ([expected] if differs else [])
+
+
 def test_points_given_by_hand_stand_above_the_weights(path: Path) -> None:
     with Gradebook(path) as book:
         book.set(Settings({"layout": 0.25}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograd_classroom.console import say
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.gradebook.roster import Roster
 from autograd_classroom.gradebook.roster import from_file as read_roster
@@ -26,8 +27,13 @@ class Assignment:
         )
 
     def keep(self, book: Gradebook) -> None:
-        """Store the settings and the roster in a gradebook, unless they are ``None``."""
+        """Store the settings and the roster in a gradebook, unless they are ``None``.
+
+        If the settings replace others, print which tables differ.
+        """
         if self.settings is not None:
+            if differs := self.settings.instead_of(book.settings()):
+                say(differs)
             book.set(self.settings)
         if self.roster is not None:
             book.enroll(self.roster)

@@ -159,6 +159,10 @@ class Gradebook:
         """
         self._set("exercises", as_json([exercise.id for exercise in exercises]))
 
+    def settings(self) -> Settings:
+        """Return the assignment's settings."""
+        return reading.settings(self._connection)
+
     def set(self, settings: Settings) -> None:
         """Replace the assignment's settings."""
         self._set("assignment", settings.to_json())

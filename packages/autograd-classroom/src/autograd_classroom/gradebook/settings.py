@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from autograd_doctor import RULES
+from autograd_doctor.formatting import listed
 
 from autograd_classroom.gradebook.naming import near
 from autograd_classroom.gradebook.opening import GradebookError
@@ -93,17 +94,37 @@ class Settings:
                 found[lesson] = late, 1.0 if too_late else min(1.0, self.cost * (late - used))
         return found
 
-    def to_json(self) -> str:
-        """Return the settings as JSON text."""
+    def tables(self) -> dict[str, Mapping[str, Any]]:
+        """Return the tables of a settings file with these settings."""
         late = {"cost": self.cost, "free": self.free}
         late |= {} if self.days is None else {"days": self.days}
-        tables = {
+        return {
             "weights": self.weights,
             "deadlines": self.deadlines,
             "late": late,
             "extensions": self.extensions,
         }
-        return json.dumps(tables)
+
+    def to_json(self) -> str:
+        """Return the settings as JSON text."""
+        return json.dumps(self.tables())
+
+    def instead_of(self, earlier: Settings) -> str:
+        """Return a sentence that names the tables in which these settings differ from earlier ones.
+
+        Return an empty string if no table differs, or if there were no earlier settings.
+        """
+        if earlier in (self, _NONE):
+            return ""
+        before, after, did = earlier.tables(), self.tables(), []
+        for name, none in _NONE.tables().items():
+            if after[name] != before[name]:
+                verb = "adds" if before[name] == none else "changes"
+                did.append(f"{'removes' if after[name] == none else verb} [{name}]")
+        return f"The settings file replaces all earlier settings: it {listed(did, len(did))}."
+
+
+_NONE = Settings()
 
 
 def from_file(path: Path) -> Settings:
