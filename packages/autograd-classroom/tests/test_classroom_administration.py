@@ -181,7 +181,7 @@ def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook) -> None:
     book.enroll((ANN, BOB, CYD))
     assert "Cyd" in matrix_page(book, "/", "all")
     book.settle("Cyd", "square", 1.0, "An oral exam.", "me")
-    with pytest.raises(GradebookError, match="'bop_4712'; the nearest names are bob_4711"):
+    with pytest.raises(GradebookError, match="'bop_4712'; the nearest name is bob_4711"):
         book.settle("bop_4712", "square", 1.0, "", "me")
 
     (cyd,) = (row for row in rows(as_grade_table(book)) if row["name"] == "Cyd")
@@ -344,7 +344,7 @@ def test_an_extension_moves_the_deadline_of_one_student(
         ("[deadlines]\n01 = 2026-02-01T23:59:00", "write a time with its zone"),
         ("[deadlines]\n01 = 2026-02-01", "write a time with its zone"),
         ("[deadlines]\n01 = 'soon'", "the deadline of 01 is soon"),
-        ("[late]\ncosts = 1", "no setting of [late] 'costs'; the nearest names are cost"),
+        ("[late]\ncosts = 1", "no setting of [late] 'costs'; the nearest name is cost."),
         ("[late]\ncost = 10", "cost in [late] is 10, and it has to be a share"),
         ("[late]\nfree = 1.5", "free in [late] is 1.5, and it has to be a number of days"),
         ("[late]\ndays = -1", "days in [late] is -1"),

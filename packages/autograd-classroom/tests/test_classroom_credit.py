@@ -61,7 +61,7 @@ def test_each_rule_costs_its_weight_and_what_has_none_costs_all(
         ("[weights]\nlayout = true", "the weight of layout is True"),
         ("[weights]\nlayout = 'half'", "the weight of layout is 'half'"),
         ("weights = 3", "weights is 3: write a table"),
-        ("[wieghts]", "no table 'wieghts'; the nearest names are weights"),
+        ("[wieghts]", "no table 'wieghts'; the nearest name is weights"),
         ("[weights", "is not a TOML file"),
         ("# weights = 3", "is empty: write the settings into it"),
         (None, "cannot be read"),

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 from autograd_classroom.gradebook import Gradebook, GradebookError, Score
+from autograd_classroom.gradebook.naming import near
 from autograd_classroom.gradebook.settling import ChangedMeanwhileError
 from autograd_classroom.ingest import Rejected
 from autograd_classroom.reports import (
@@ -175,13 +176,34 @@ def test_an_older_gradebook_is_brought_to_this_version(path: Path) -> None:
         assert [score.points for score in book.scores("ann")] == [0.5, 2, 0, 0]
 
 
+CLASS = [f"{who} {number}" for number in range(50) for who in ("Ann", "Bob")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "said"),
+    [
+        ("costs", ["cost", "free", "days"], "; the nearest name is cost"),
+        ("anna", ["ann", "Anna-Maria"], "; the nearest names are Anna-Maria, ann"),
+        ("bob 4", CLASS, "; the nearest names are Bob 4, Bob 40, Bob 41, Bob 42, Bob 43"),
+        ("nobody", ["bob", "hugo"], "; the known names are bob, hugo"),
+        ("o", ["bob", "hugo"], "; the known names are bob, hugo"),
+        ("eve", CLASS, f"; the known names are {', '.join(CLASS[:10])} and 90 more"),
+        ("eve", [], ""),
+    ],
+)
+def test_an_unknown_name_is_told_with_near_names_or_else_with_the_known_ones(
+    asked: str, names: list[str], said: str
+) -> None:
+    assert near(asked, names) == said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("ann", SQUARE, "--points", "0.5", "--comment", "Why."), f"ann, {SQUARE}: 0.5 of 1"),
         (("anna", SQUARE, "--points", "1"), "no student 'anna'; the nearest names are Anna-Maria,"),
-        (("zzz", SQUARE, "--points", "1"), "no student 'zzz'."),
-        (("ann", "sqare", "--points", "1"), f"'sqare'; the nearest names are {SQUARE}."),
+        (("zzz", SQUARE, "--points", "1"), "'zzz'; the known names are Anna-Maria, ann, eve."),
+        (("ann", "sqare", "--points", "1"), f"'sqare'; the nearest name is {SQUARE}."),
         (("ann", "snake", "--points", "1"), "nobody has handed in the exercise 'snake'"),
         (("ann", SQUARE, "--points", "7"), "give a number from 0 to 1, not 7"),
         (("ann", SQUARE, "--points", "+1"), "+1 does not add points. Give the total, such as 3."),

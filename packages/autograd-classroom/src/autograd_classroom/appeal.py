@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autograd_classroom.console import say
 from autograd_classroom.gradebook import Gradebook, Score
+from autograd_classroom.gradebook.naming import near
 from autograd_classroom.grading.sandboxed_judge import verdict_on
 from autograd_classroom.sandbox import choose
 from autograd_classroom.sandbox.running import Sandbox
@@ -70,19 +71,8 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
         why = [f"{problem.source}: {problem.message}" for problem in book.problems(student)]
         return f"no answer of {student}'s could be read. {'; '.join(why)}"
     if not known:
-        names = _alike(book.students(), student)
-        return f"the gradebook has no student {student!r}; it has {names}."
-    return f"the gradebook has no verdict on {student}'s {exercise!r}; it has {', '.join(known)}."
-
-
-def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """List up to ``most`` names that contain ``asked``.
-
-    If there are none, list the first ``most`` names.
-    """
-    alike = [name for name in names if asked.lower() in name.lower()] or names
-    more = f" and {len(alike) - most} more" if len(alike) > most else ""
-    return ", ".join(alike[:most]) + more
+        return f"the gradebook has no student {student!r}{near(student, book.students())}."
+    return f"the gradebook has no verdict on {student}'s {exercise!r}{near(exercise, known)}."
 
 
 def _same(verdict: Verdict, score: Score) -> bool:
