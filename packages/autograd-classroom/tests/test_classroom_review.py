@@ -203,7 +203,7 @@ def test_two_pages_do_not_lose_a_settlement(path: Path, server: Review) -> None:
     assert points(path) == 0.0
 
 
-@pytest.mark.parametrize("entered", ["", "many", "-1", "7", "nan", "inf", "1e999"])
+@pytest.mark.parametrize("entered", ["", "many", "-1", "+1", "7", "nan", "inf", "1e999"])
 def test_points_that_are_none_are_told_beside_the_form(
     path: Path, server: Review, entered: str
 ) -> None:

@@ -23,14 +23,13 @@ By = Annotated[
 
 
 def _total(typed: str) -> float:
-    """Parse the points. Reject a plus sign, because ``+1`` looks like an addition."""
+    """Parse the points like the review page. Raises BadParameter."""
+    from autograd_classroom.gradebook.settling import SettlingError, total_from
+
     try:
-        points = float(typed)
-    except ValueError:
-        raise typer.BadParameter(f"{typed!r} is not a number.") from None
-    if typed.startswith("+"):
-        raise typer.BadParameter(f"{typed} does not add points. Give the total, such as 3.")
-    return points
+        return total_from(typed)
+    except SettlingError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def settle(

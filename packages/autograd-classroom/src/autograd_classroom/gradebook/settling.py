@@ -22,6 +22,20 @@ class ChangedMeanwhileError(SettlingError):
     """Raised when the score has changed since the instructor viewed it."""
 
 
+def total_from(typed: str) -> float:
+    """Parse a number of points with a decimal point or comma. Raises SettlingError.
+
+    Reject a plus sign, because ``+1`` looks like an addition.
+    """
+    try:
+        points = float(typed.replace(",", "."))
+    except ValueError:
+        raise SettlingError(f"{typed!r} is not a number: give a number such as 0.5.") from None
+    if typed.startswith("+"):
+        raise SettlingError(f"{typed} does not add points: give a number for the total, such as 3.")
+    return points
+
+
 def settle(
     write: sqlite3.Connection,
     score: Score,

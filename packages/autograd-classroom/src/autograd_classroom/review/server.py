@@ -18,7 +18,7 @@ from socketserver import TCPServer
 from urllib.parse import parse_qs, urlsplit
 
 from autograd_classroom.gradebook import Gradebook, GradebookError
-from autograd_classroom.gradebook.settling import ChangedMeanwhileError, SettlingError
+from autograd_classroom.gradebook.settling import ChangedMeanwhileError, SettlingError, total_from
 from autograd_classroom.reports.pages.rendering import rendered
 from autograd_classroom.review.order import FILTERS, Cell, Matrix
 from autograd_classroom.review.pages import Form, address, answer_page, matrix_page
@@ -114,7 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         comment, root = form.get("comment", ""), self.server.root
         book.score_of(*cell)
         try:
-            points = None if what == "withdraw" else _number(typed)
+            points = None if what == "withdraw" else total_from(typed)
             book.settle(*cell, points, comment, self.server.by, seen=form.get("seen", ""))
         except SettlingError as error:
             changed = isinstance(error, ChangedMeanwhileError)
@@ -191,13 +191,6 @@ def _fields(text: str) -> dict[str, str]:
         }
     except ValueError:
         raise _RefusedError(HTTPStatus.BAD_REQUEST) from None
-
-
-def _number(typed: str) -> float:
-    try:
-        return float(typed.replace(",", "."))
-    except ValueError:
-        raise SettlingError("give a number of points, such as 0.5.") from None
 
 
 def _sentence(error: GradebookError) -> str:
