@@ -101,7 +101,7 @@ def gradescope(
         end(str(error))
     points = sum(exercise.points for exercise in wanted)
     say(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
-    say(f"The assignment has {points} points there.")
+    say(f"Enter {points} as the assignment's total points there.")
 
 
 def again(

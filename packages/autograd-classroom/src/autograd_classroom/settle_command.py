@@ -63,7 +63,7 @@ def settle(
     Afterwards, regenerate the reports with 'classroom report GRADEBOOK --format all'.
     """
     from autograd_classroom.gradebook import Gradebook, GradebookError
-    from autograd_classroom.reports.wording import by_hand
+    from autograd_classroom.reports.wording import by_hand, out_of
 
     if (points is None) != withdraw:
         raise typer.BadParameter("give either --points or --withdraw", param_hint="--points")
@@ -73,10 +73,10 @@ def settle(
     except GradebookError as error:
         end(str(error))
     if score.settlement:
-        worth = f"{score.points:g} of {score.possible:g} points"
+        worth = out_of(score.points, score.possible)
         typer.echo(f"{score.student}, {exercise}: {worth}. {by_hand(score.settlement)}")
     else:
-        worth = f" ({score.points:g} of {score.possible:g} points)" if score.is_counted else ""
+        worth = f" ({out_of(score.points, score.possible)})" if score.is_counted else ""
         typer.echo(
             f"{score.student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}."
         )

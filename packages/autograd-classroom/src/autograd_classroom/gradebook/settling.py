@@ -51,8 +51,7 @@ def settle(
         )
     if points is not None and not 0 <= points <= score.possible:
         raise SettlingError(
-            f"{score.exercise} has {score.possible:g} points: give a number from 0 to "
-            f"{score.possible:g}, not {points:g}."
+            f"{score.exercise} is not worth {points:g}: give a number from 0 to {score.possible:g}."
         )
     if points is None and score.settlement is None:
         raise SettlingError(f"{score.student}'s {score.exercise} is not settled.")

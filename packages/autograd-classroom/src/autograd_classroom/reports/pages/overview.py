@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from autograd_classroom.gradebook import Gradebook, Score
 from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.protocol.evidence import REPAIR
-from autograd_classroom.reports.wording import by_hand
+from autograd_classroom.reports.wording import by_hand, out_of
 
 BINS = 10  # number of intervals that divide the range of possible points
 RAISES = ("forward-raises", "backward-raises")
@@ -121,7 +121,7 @@ def _count(seen: Overview, score: Score) -> None:
     exercise, student = score.exercise, score.student
     seen.exercises[exercise].counts[score.outcome] += 1
     if score.settlement:
-        worth = f"{score.points:g} of {score.possible:g} points"
+        worth = out_of(score.points, score.possible)
         seen.settled[exercise, f"{worth}. {by_hand(score.settlement)}"].append(student)
     if score.status == "wrong":
         seen.matrix[score.rule or UNNAMED, exercise].append(student)
