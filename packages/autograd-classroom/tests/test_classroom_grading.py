@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from autograd_classroom import classwork
 from autograd_classroom.classwork import grade
 from autograd_classroom.gradebook import Gradebook, Run, Score
 from autograd_classroom.grading import cluster
@@ -277,6 +278,32 @@ def test_what_changed_is_judged_again_and_nothing_else(path: Path) -> None:
     executor = Here()
     with graded(path, executor):
         assert [t.answer.source for t in executor.tasks] == ["own now"]
+
+
+@pytest.mark.parametrize(
+    ("grader", "changed", "said"),
+    [
+        ("1", False, "0 answers graded, 4 kept from earlier runs"),
+        ("1", True, "1 answer graded, 3 kept from earlier runs"),
+        ("2", False, "4 answers graded, 4 again because the grader has changed"),
+        ("2", True, "4 answers graded, 3 again because the grader has changed"),
+    ],
+)
+def test_what_is_new_what_is_graded_again_and_what_is_kept_is_counted(
+    path: Path, grader: str, changed: bool, said: str
+) -> None:
+    with Gradebook(path) as book:
+        run = book.begin(CATALOGUE.values(), "1")
+        assert classwork._graded(book.queue(run, EXERCISES)) == "4 answers graded"
+        for answer in book.pending(run):
+            book.record(
+                run, Score(answer.student, answer.exercise, "passed", 1.0, hash=answer.hash)
+            )
+        if changed:
+            hand_in(book, "bob", ["own now", "other"])
+        again = book.begin(CATALOGUE.values(), grader)
+
+        assert classwork._graded(book.queue(again, EXERCISES)) == said
 
 
 def test_a_lost_answer_is_the_grader_s_failure_and_is_tried_in_the_next_run(path: Path) -> None:

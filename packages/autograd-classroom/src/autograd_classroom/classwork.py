@@ -14,7 +14,7 @@ import typer
 
 from autograd_classroom import console
 from autograd_classroom.assignment import NOTHING, Assignment
-from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally
+from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally, Workload
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import Executor, GradingError
 from autograd_classroom.grading.forkserver import ForkServer
@@ -151,11 +151,18 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
 
 
 def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Executor) -> None:
-    pending = book.queue(run, exercises)
+    load = book.queue(run, exercises)
     with console.progress() as shown:
-        grading = shown.add_task("grading", total=pending)
+        grading = shown.add_task("grading", total=load.graded)
         work(book, run, executor, lambda score, answers: shown.advance(grading, answers))
-    console.say(f"{some(pending, 'answer')} graded")
+    console.say(_graded(load))
+
+
+def _graded(load: Workload) -> str:
+    """Return how many answers were graded, how many of them again, and how many were kept."""
+    again = f", {load.again} again because the grader has changed" if load.again else ""
+    kept = f", {load.kept} kept from earlier runs" if load.kept else ""
+    return f"{some(load.graded, 'answer')} graded{again}{kept}"
 
 
 def _changed(book: Gradebook) -> Iterator[str]:

@@ -2,6 +2,15 @@
 
 from autograd_classroom.gradebook.book import Gradebook
 from autograd_classroom.gradebook.opening import GradebookError
-from autograd_classroom.gradebook.records import Problem, Run, Score, Settlement, Tally
+from autograd_classroom.gradebook.records import Problem, Run, Score, Settlement, Tally, Workload
 
-__all__ = ["Gradebook", "GradebookError", "Problem", "Run", "Score", "Settlement", "Tally"]
+__all__ = [
+    "Gradebook",
+    "GradebookError",
+    "Problem",
+    "Run",
+    "Score",
+    "Settlement",
+    "Tally",
+    "Workload",
+]

@@ -19,7 +19,15 @@ from types import TracebackType
 from autograd_classroom.gradebook import reading, recording, settling
 from autograd_classroom.gradebook.opening import GradebookError, opened, unusable
 from autograd_classroom.gradebook.recording import now
-from autograd_classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
+from autograd_classroom.gradebook.records import (
+    Event,
+    Problem,
+    Run,
+    Score,
+    Tally,
+    Workload,
+    as_json,
+)
 from autograd_classroom.gradebook.roster import Person, Roster, as_text
 from autograd_classroom.gradebook.settings import Settings
 from autograd_classroom.ingest import Rejected, Submission
@@ -101,11 +109,8 @@ class Gradebook:
         """Yield the current answers that still need a verdict from this version of the grader."""
         return reading.pending(self._connection, run)
 
-    def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
-        """Queue the code that still needs a verdict.
-
-        Return the number of answers that contain queued code.
-        """
+    def queue(self, run: Run, exercises: Iterable[Entry]) -> Workload:
+        """Queue the code that still needs a verdict, and count the answers."""
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 
     def queued(self) -> Iterator[Answer]:

@@ -18,6 +18,7 @@ from autograd_classroom.gradebook.records import (
     Score,
     Settlement,
     Tally,
+    Workload,
 )
 from autograd_classroom.gradebook.roster import Person, Roster, from_text, matched
 from autograd_classroom.gradebook.settings import Settings, from_data
@@ -42,9 +43,20 @@ _PENDING = f"""
 # would have to fit in memory, or a long read transaction would prevent SQLite from checkpointing
 # the log.
 _QUEUE = f"""
-    CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
+    CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash {_WITHOUT_VERDICT}
     AND a.exercise IN (SELECT value FROM json_each(?))
     GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
+"""
+
+_WORKLOAD = """
+    SELECT count(*) FILTER (WHERE NOT done), count(*) FILTER (WHERE judged AND NOT done),
+           count(*) FILTER (WHERE done)
+    FROM (
+        SELECT max(coalesce(r.grader = :grader, 0)) AS done, max(r.grader IS NOT NULL) AS judged
+        FROM answers a LEFT JOIN results r ON r.student = a.student AND r.exercise = a.exercise
+            AND r.hash = a.hash AND r.status != 'grader failed'
+        WHERE a.exercise IN (SELECT value FROM json_each(:exercises))
+        GROUP BY a.student, a.exercise)
 """
 
 # If several versions of the grader judged the current code, use the verdict from the latest run.
@@ -132,14 +144,13 @@ def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
-def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
-    """Queue each piece of code that has no verdict.
-
-    Return the number of answers that contain queued code.
-    """
+def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> Workload:
+    """Queue each piece of code that has no verdict, and count the answers."""
+    names = json.dumps(list(exercises))
     connection.execute("DROP TABLE IF EXISTS temp.queue")
-    connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
-    return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
+    connection.execute(_QUEUE, (run.grader, names))
+    counted = {"grader": run.grader, "exercises": names}
+    return Workload(*connection.execute(_WORKLOAD, counted).fetchone())
 
 
 def queued(connection: sqlite3.Connection) -> Iterator[Answer]:

@@ -22,6 +22,19 @@ class Run:
     grader: str
 
 
+@dataclass(frozen=True)
+class Workload:
+    """The number of answers that a run grades and the number that keep their verdicts.
+
+    ``again`` is the number of graded answers that have a verdict from another version of the
+    grader.
+    """
+
+    graded: int
+    again: int
+    kept: int
+
+
 def total_points(scores: Iterable[Score]) -> float:
     """Return the sum of the points without the rounding errors of binary fractions."""
     return round(sum(score.points for score in scores), 6)
