@@ -108,17 +108,23 @@ def test_what_arrives_is_graded_and_what_has_not_changed_is_not_read_again(
         yield
         (root / "cyd.zip").write_bytes(b"no zip")
         yield
+        hand_in(root, "bob", "another")  # cyd's zip is still broken, which is no news
+        yield
+        (root / "cyd.zip").write_bytes(b"still no zip")
+        yield
 
     places = Places.of(root, None, None)
     watch(places, EXERCISES, executor, NOTHING, changes())
 
-    assert stand.told() == ["# first", "# other", "# better"]
-    assert read == ["ann", "bob", "ann", "cyd"]
+    assert stand.told() == ["# first", "# other", "# better", "# another"]
+    assert read == ["ann", "bob", "ann", "cyd", "bob", "cyd"]
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if "Waiting" not in line] == [
         "ann  square  passed",
         "bob  square  passed",
         "ann  square  passed",
+        "cyd.zip: the zip is broken: File is not a zip file",
+        "bob  square  passed",
         "cyd.zip: the zip is broken: File is not a zip file",
     ]
     assert (places.reports / "grades.csv").read_text().count("\n") == 4

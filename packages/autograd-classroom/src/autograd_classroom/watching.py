@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from autograd_classroom import console
 from autograd_classroom.assignment import Assignment
 from autograd_classroom.classwork import open_for_grading, some
-from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook import Gradebook, Problem
 from autograd_classroom.grading.executor import Executor
 from autograd_classroom.grading.run import work
 from autograd_classroom.grading.version import grader_version
@@ -51,11 +51,13 @@ def watch(
 ) -> None:
     """After each change, grade new answers, print one line per new verdict, and write reports.
 
+    Print each problem with a file once, and again after one of the student's files has changed.
     Record each verdict in the gradebook before judging the next answer. After a crash, the next
     call continues with the remaining answers.
     """
     with open_for_grading(places, about) as book:
         known: Known = {}
+        told: dict[Problem, Sequence[Listing]] = {}
         for _ in changes:
             before = _verdicts(book)
             run = book.begin(INDEX.values(), grader_version(), resume=True)
@@ -67,8 +69,13 @@ def watch(
             for (student, exercise), verdict in _verdicts(book).items():
                 if before.get((student, exercise)) != verdict:
                     console.say(f"{student}  {exercise}  {verdict[0]}")
-            for problem in book.problems() if came.rejected else ():
-                console.say(f"{problem.source}: {problem.message}")
+            found = {
+                each: known[each.student][0] for each in book.problems() if each.student in known
+            }
+            for problem in found:
+                if told.get(problem) != found[problem]:
+                    console.say(f"{problem.source}: {problem.message}")
+            told = found
             files.write(book, places.reports)
             console.say(f"{some(came.notebooks, 'notebook')} graded. Waiting for more.")
 
