@@ -186,6 +186,21 @@ def test_only_the_exercises_that_are_asked_for_are_shown(folder: Path, tmp_path:
 WORDS = {
     "no folder": (["grade", "none"], NOT_UNDERSTOOD, "there is no folder none"),
     "no lesson": (["grade", "homework", "--exercises", "77"], NOT_UNDERSTOOD, "no lesson and no"),
+    "nothing named": (
+        ["grade", "homework", "--exercises", ""], NOT_UNDERSTOOD,
+        "--exercises: no lesson and no exercise is named: name some, as in 01,03, or leave"),
+    "nothing required": (
+        ["report", "book", "--require", " , "], NOT_UNDERSTOOD, "--require: no lesson and no"),
+    "lessons with a space": (
+        ["grade", "homework", "--exercises", "01", "03"], NOT_UNDERSTOOD,
+        "too many arguments (03): separate exercises with commas, as in --exercises 01,03."),
+    "a space before the folder": (
+        ["watch", "--exercises", "01", "03", "homework"], NOT_UNDERSTOOD,
+        "too many arguments (homework): separate exercises with commas, as in"),
+    "exercises for a platform": (
+        ["gradescope", "out.zip", "--exercise", "square", "linear"], NOT_UNDERSTOOD,
+        "too many arguments (linear): separate exercises with commas"),
+    "two folders": (["grade", "homework", "more"], NOT_UNDERSTOOD, "too many arguments (more)."),
     "nobody at work": (["grade", "homework", "--jobs", "0"], NOT_UNDERSTOOD, "--jobs"),
     "among the submissions": (
         ["grade", "homework", "--gradebook", "homework/book"], NOT_DONE, "nothing is written"),

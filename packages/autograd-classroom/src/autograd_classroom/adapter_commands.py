@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from autograd_course.folders import COURSE
 from autograd_course.shell import completion
@@ -19,9 +20,8 @@ Exercises = Annotated[
     typer.Option(
         "--exercises",
         "--exercise",
-        metavar="03",
-        help="Include this lesson or exercise. You can repeat this option. "
-        "The default is all exercises.",
+        metavar="03,square",
+        help="Include these lessons and exercises. The default is all exercises.",
         autocompletion=completion.lessons_and_exercises,
     ),
 ]
@@ -56,6 +56,21 @@ RosterFile = Annotated[
     ),
 ]
 _REPOSITORY = COURSE.parent
+
+
+class WithExercises(TyperCommand):
+    """A command with the option ``--exercises``. Its users often separate exercises with spaces."""
+
+    allow_extra_args = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line. If it has too many arguments, say how to separate exercises."""
+        named = any(word.startswith("--exercise") for word in args)
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            fix = ": separate exercises with commas, as in --exercises 01,03" if named else ""
+            ctx.fail(f"too many arguments ({' '.join(rest)}){fix}.")
+        return rest
 
 
 def nbgrader(
@@ -123,11 +138,11 @@ def again(
     raise typer.Exit(0 if same else 1)
 
 
-def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
+def chosen_or_exit(words: list[str] | None, option: str = "--exercises") -> tuple[Entry, ...]:
     """Return the requested exercises. Exit with an error message if one of them is unknown."""
     from autograd_classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:
         return chosen(words or ())
     except UnknownExercisesError as unknown:
-        raise typer.BadParameter(str(unknown), param_hint="--exercises") from None
+        raise typer.BadParameter(str(unknown), param_hint=option) from None

@@ -16,6 +16,7 @@ from autograd_classroom.adapter_commands import (
     RosterFile,
     SettingsFile,
     Trust,
+    WithExercises,
     chosen_or_exit,
 )
 from autograd_course.shell import completion
@@ -62,7 +63,7 @@ _Reports = Annotated[
 ]
 
 
-@app.command(epilog=epilog("classroom grade homework --exercises 01", GRADED))
+@app.command(cls=WithExercises, epilog=epilog("classroom grade homework --exercises 01", GRADED))
 def grade(
     submissions: Annotated[
         Path,
@@ -111,7 +112,7 @@ def grade(
     raise typer.Exit(0 if complete else 1)
 
 
-@app.command(epilog=epilog("classroom watch homework --exercises 01", WATCHED))
+@app.command(cls=WithExercises, epilog=epilog("classroom watch homework --exercises 01", WATCHED))
 def watch(
     submissions: Annotated[
         Path, typer.Argument(metavar="SUBMISSIONS", help="The folder where submissions arrive.")
@@ -182,7 +183,7 @@ def report(
     from autograd_classroom import classwork
     from autograd_classroom.assignment import Assignment
 
-    required = chosen_or_exit(require) if require else ()
+    required = chosen_or_exit(require, "--require") if require else ()
     try:
         wanted = [each.value for each in formats or ()]
         about = Assignment.read(settings, roster)
@@ -199,5 +200,9 @@ app.command(epilog=epilog("classroom review homework-grades/gradebook.sqlite"))(
 )
 _AGAIN = epilog("classroom again homework-grades/gradebook.sqlite ann square", AGAIN)
 app.command(epilog=_AGAIN)(adapter_commands.again)
-app.command(epilog=epilog("classroom nbgrader course --exercises 01"))(adapter_commands.nbgrader)
-app.command(epilog=epilog("classroom gradescope autograder.zip"))(adapter_commands.gradescope)
+app.command(cls=WithExercises, epilog=epilog("classroom nbgrader course --exercises 01"))(
+    adapter_commands.nbgrader
+)
+app.command(cls=WithExercises, epilog=epilog("classroom gradescope autograder.zip"))(
+    adapter_commands.gradescope
+)

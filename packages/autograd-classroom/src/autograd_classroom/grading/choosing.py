@@ -9,7 +9,7 @@ from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
-    """Raised when a word names neither a lesson nor an exercise.
+    """Raised when a word names neither a lesson nor an exercise, or when no word names anything.
 
     The message is a single sentence.
     """
@@ -22,7 +22,12 @@ def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
     ``03_gradient_patterns`` or ``square,linear``. If there are no words, return all exercises.
     Raises :class:`UnknownExercisesError`.
     """
-    names = [name.strip() for word in words for name in word.split(",") if name.strip()]
+    given = list(words)
+    names = [name.strip() for word in given for name in word.split(",") if name.strip()]
+    if given and not names:
+        raise UnknownExercisesError(
+            "no lesson and no exercise is named: name some, as in 01,03, or leave the option out."
+        )
     ids = {e for name in names for e in _named(name)} if names else set(INDEX)
     return tuple(exercise for exercise in INDEX.values() if exercise.id in ids)
 
