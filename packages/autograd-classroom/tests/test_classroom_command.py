@@ -237,6 +237,7 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     assert (tmp_path / "theirs" / "grades.csv").read_text() == "mine"
     assert (tmp_path / "diary").read_text() == "dear diary, " * 100
     assert len(os.listdir(folder)) == 5
+    assert not (tmp_path / "empty-grades").exists()
 
 
 def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: Path) -> None:

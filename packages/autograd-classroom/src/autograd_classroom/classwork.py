@@ -22,7 +22,7 @@ from autograd_classroom.grading.pool import Pool, started
 from autograd_classroom.grading.run import only_run, work
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.ingest.collecting import NoSubmissionsError
+from autograd_classroom.ingest.collecting import NoSubmissionsError, by_student
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.paths import PlaceError, Places
 from autograd_classroom.reports import files
@@ -86,6 +86,8 @@ def grade(
 
     Grading is incomplete if the grader failed on an answer or if a submitted file was rejected.
     """
+    if not by_student(places.submissions):  # before the folder for the results is created
+        raise _nothing_in(places.submissions)
     with open_for_grading(places, about) as book:
         run = book.begin(INDEX.values(), grader_version(), resume=resume)
         try:
@@ -141,13 +143,17 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
     if not came.notebooks and not came.rejected:
-        raise NoSubmissionsError(
-            f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
-        )
+        raise _nothing_in(root)
     book.expect(came.exercises)
     rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
     return not came.rejected
+
+
+def _nothing_in(root: Path) -> NoSubmissionsError:
+    return NoSubmissionsError(
+        f"there is nothing to grade in {root}: no notebook, script or zip of these exercises."
+    )
 
 
 def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], executor: Executor) -> None:
