@@ -85,19 +85,29 @@ def _people(text: str) -> Roster:
     delimiter = (
         ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
     )
-    rows = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)]
-    columns = _columns(rows[0] if rows else [])
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    rows = [(reader.line_num, row) for row in reader if any(row)]
+    header = rows[0][1] if rows else []
+    columns = _columns(header)
     if len(rows) == 1:
         raise RosterError("it names no students: give each of them a row below the column names.")
     people = []
-    for row in rows[1:]:
+    for line, row in rows[1:]:
+        if any(row[len(header) :]):
+            raise RosterError(
+                f"line {line} has {len(row)} fields, but there are {len(header)} column names: put "
+                f'a field that contains "{delimiter}" in quotes.'
+            )
         found = {what: row[at].strip() if at < len(row) else "" for what, at in columns.items()}
         first, last = found.pop("first", ""), found.pop("last", "")
         found["name"] = found.get("name") or f"{first} {last}".strip()
-        if "Points Possible" not in found["name"]:  # the second row of a Canvas export
-            people.append(Person(**found))
-    if nobody := next((n for n, person in enumerate(people, 2) if not person.label), 0):
-        raise RosterError(f"row {nobody} names nobody: give it a name, an id or an e-mail address.")
+        person = Person(**found)
+        if not person.label:
+            raise RosterError(
+                f"line {line} names nobody: give it a name, an id or an e-mail address."
+            )
+        if "Points Possible" not in person.name:  # the second row of a Canvas export
+            people.append(person)
     _refuse_duplicates(people)
     return tuple(people)
 
