@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zipfile
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -383,6 +383,25 @@ def test_late_students_and_an_extension_for_nobody_are_named(
     said = capsys.readouterr().out
     assert "These names under [extensions] match no student: dorra." in said
     assert "3 students handed in late: Ann Böll_123 (2 days), bob_4711 (2 days), dora (2" in said
+
+
+def test_a_date_in_the_future_is_told_once_per_student_if_there_is_a_deadline(
+    book: Gradebook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soon = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="seconds")
+    for lesson in DUE:
+        for student, time in {"ann": soon, "bob": IN_TIME, "cyd": soon}.items():
+            book.hand_in(Submission(student, lesson, "x", Notebook(()), "1", handed_in=time), ())
+    told = []
+    for settings in (Settings(), Settings(deadlines=DUE)):
+        book.set(settings)
+        report(tmp_path / "grades.sqlite", None)
+        told.append([s for s in capsys.readouterr().out.splitlines() if "in the future" in s])
+
+    assert told == [[], [
+        "These students' files have dates in the future, so check the dates and your clock: "
+        "ann, cyd."
+    ]]  # fmt: skip
 
 
 def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Gradebook) -> None:

@@ -180,10 +180,15 @@ def _changed(book: Gradebook) -> Iterator[str]:
 
 
 def _late(book: Gradebook) -> Iterator[str]:
-    """Yield a line that lists the students with late work and their late days."""
+    """Yield lines about the students with late work, and about dates in the future."""
     if late := book.late():
         named = ", ".join(f"{name} ({some(days, 'day')})" for name, days in late.items())
         yield f"{some(len(late), 'student')} handed in late: {named}."
+    if ahead := book.ahead():
+        yield (
+            "These students' files have dates in the future, so check the dates and your clock: "
+            f"{', '.join(ahead)}."
+        )
 
 
 def _unknown(book: Gradebook) -> Iterator[str]:

@@ -196,6 +196,10 @@ class Gradebook:
         """Map each student with late work to the largest number of late days in any lesson."""
         return reading.late(self._connection)
 
+    def ahead(self) -> list[str]:
+        """Return the students who handed in a lesson with a deadline at a time in the future."""
+        return reading.ahead(self._connection)
+
     def named(self, name: str) -> str:
         """Return the student who has this name in the gradebook or on the roster.
 

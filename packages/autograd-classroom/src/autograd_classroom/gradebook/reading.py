@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
 
+from autograd_classroom.gradebook.recording import now
 from autograd_classroom.gradebook.records import (
     Event,
     Problem,
@@ -201,6 +202,16 @@ def late(connection: sqlite3.Connection) -> dict[str, int]:
     lateness = _lateness(connection, settings(connection), "")
     return {name: max(days for days, _ in lateness[name].values())
             for name in sorted(lateness) if lateness[name]}  # fmt: skip
+
+
+def ahead(connection: sqlite3.Connection) -> list[str]:
+    """Return the students who handed in a lesson with a deadline at a time in the future."""
+    query = """
+        SELECT DISTINCT student FROM submissions
+        WHERE handed_in > ? AND lesson IN (SELECT value FROM json_each(?)) ORDER BY 1
+    """
+    lessons = json.dumps(list(settings(connection).deadlines))
+    return [row[0] for row in connection.execute(query, (now(), lessons))]
 
 
 def named(connection: sqlite3.Connection, name: str) -> str:
