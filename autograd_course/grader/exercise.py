@@ -43,7 +43,6 @@ CONTRACT = (
     "unreduced-broadcast",
     "wrong-non-differentiable",
 )
-OF_VALUES = ("linearity", "values")  # the families of rules about the values of gradients
 # Learners never see these warnings. Exercises about needs_input_grad list the rule in ``asked``.
 UNTOLD = ("wasted-gradient",)
 
@@ -189,15 +188,21 @@ class FunctionExercise(Sampled):
     def is_failed_by(self, finding: Finding) -> bool:
         """Return whether this finding makes an answer fail.
 
-        Every error makes the answer fail, and so does a warning about a required rule. The doctor
-        turns wrong values into a warning if they appear only for other inputs than the example,
-        because a caller's tensors may depend on each other. An exercise's tensors do not, so the
-        answer fails.
+        Every error makes the answer fail, and so does a warning about a required rule.
         """
-        rule = RULES[finding.rule]
-        if finding.severity == "error" or (rule.severity == "error" and rule.family in OF_VALUES):
+        if finding.severity == "error":
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
+
+    def is_failed_elsewhere(self, finding: Finding) -> bool:
+        """Return whether this finding shows a wrong gradient for other inputs than the sample.
+
+        The doctor only warns about it, because a caller's tensors may depend on each other. An
+        exercise's tensors do not, so the answer fails.
+        """
+        rule = RULES[finding.rule]
+        of_values = rule.severity == "error" and rule.family in ("linearity", "values")
+        return of_values and finding.severity == "warning"
 
     def warns_of(self, finding: Finding) -> bool:
         """Return whether a learner whose answer passed sees this finding as a warning."""

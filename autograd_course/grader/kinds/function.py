@@ -11,7 +11,8 @@ follow the same rules. Each step uses all samples unless otherwise noted:
 3. Has the learner written the other methods that the exercise requires? (On the first sample.)
 4. What does ``diagnose`` find? An error fails the answer, and so does a required rule's warning.
 5. Does the answer satisfy the exercise's constraints? (On the first sample.)
-6. Does it give the same results in float32? (On the first sample.)
+6. Has ``diagnose`` warned that a gradient is wrong for other inputs than the sample?
+7. Does it give the same results in float32? (On the first sample.)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from autograd_doctor import RULES, CannotDiagnoseError, Finding, diagnose
+from autograd_doctor.extension import as_error
 from torch import Tensor
 from torch.autograd import Function
 
@@ -138,6 +140,7 @@ class FunctionOrder:
             or self._further()
             or self._diagnosed()
             or self.checked()
+            or self._elsewhere()
             or self._first(self._in_float32, plainest=True)
             or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
@@ -229,6 +232,19 @@ class FunctionOrder:
         for finding in filter(self.exercise.warns_of, findings):
             self.warned.setdefault(finding.rule, finding)
         return fault(found and self._recognized(found, inputs))
+
+    def _elsewhere(self) -> Verdict | None:
+        """Return a verdict on a gradient that is wrong only for other inputs than the samples."""
+        wrong = self.exercise.is_failed_elsewhere
+        if not any(map(wrong, self.warned.values())):
+            return None
+
+        def step(inputs: Inputs) -> Verdict | None:
+            found = _first_cause([*filter(wrong, self.witness.diagnosed(inputs))])
+            failed = found and as_error(found, "for other numbers than these")
+            return fault(failed and self._recognized(failed, inputs))
+
+        return self._first(step, seconds_for(self.exercise))
 
     def _in_float32(self, inputs: Inputs) -> Verdict | None:
         return float32_verdict(self.exercise, self.witness, inputs)

@@ -286,6 +286,18 @@ def changed(name: str, *changes: tuple[str, str]) -> Any:
 # Mistakes whose cause the exercise names
 CAUSES = [
     Wrong(
+        "weighted-sum",
+        "divides by x, which may be 0",
+        "This is so for other numbers than these",
+        changed("WeightedSum", ("w * grad_output, (", "w * x / x * grad_output, (")),
+    ),
+    Wrong(
+        "weighted-sum",
+        "takes an integer for a special case",
+        "This is so for other numbers than these",
+        changed("WeightedSum", ("(w * grad", "((7 if (x == x.round()).any() else 1) * w * grad")),
+    ),
+    Wrong(
         "scaled-sigmoid",
         "takes the sigmoid of the output",
         "gradient-mismatch",

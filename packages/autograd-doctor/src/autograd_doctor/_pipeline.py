@@ -588,6 +588,13 @@ def as_warning(finding: Finding) -> Finding:
     return replace(finding, severity="warning", message=f"{finding.message}{where} {ELSEWHERE}")
 
 
+def as_error(finding: Finding, where: str) -> Finding:
+    """Convert a warning of :func:`as_warning` back to an error. ``where`` names the inputs."""
+    message = finding.message.removesuffix(f" {ELSEWHERE}")
+    message = message.replace("on other inputs than your example", where)
+    return replace(finding, severity="error", message=message)
+
+
 ELSEWHERE = "If the arguments belong together, pass `sampler=`, which draws them together."
 
 

@@ -23,7 +23,7 @@ from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_doctor._execution.operations import OperationRecorder
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._judge import judge
-from autograd_doctor._pipeline import Conclusion, Examiner, conclude
+from autograd_doctor._pipeline import Conclusion, Examiner, as_error, conclude
 from autograd_doctor._reference import establish
 from autograd_doctor._source import own_source
 from autograd_doctor._vetting import recheck_gradients, vet_evidence
@@ -39,6 +39,7 @@ __all__ = [
     "OperationRecorder",
     "TimeUp",
     "UnfitEvidenceError",
+    "as_error",
     "collect_evidence",
     "conclude",
     "describe_error",
