@@ -14,6 +14,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
+from autograd_doctor.jacobians import as_html, compute_jacobians
 from nbformat import NotebookNode
 from PIL import Image
 from playwright.sync_api import Browser
@@ -284,6 +286,20 @@ def test_in_the_dark_a_picture_s_paper_is_the_page(browser: Browser, color: str,
         "blue": blue > 130 and blue > red + 40,
         "red": red > 200 and red > blue + 60,
     }[seen], (red, green, blue)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "rows"), [(312, 3), (480, 1), (672, 1), (1200, 1)])
+def test_the_maps_of_a_report_share_one_row_or_none(
+    browser: Browser, width: int, rows: int
+) -> None:
+    (maps,) = compute_jacobians(torch.exp, [torch.ones(12)]).pairs
+    page = browser.new_page()
+    page.set_content(f"<div style='width: {width}px'>{as_html(maps)}</div>")
+    tops = page.locator("img").evaluate_all("all => all.map((one) => one.offsetTop)")
+    page.close()
+
+    assert len(set(tops)) == rows
 
 
 def test_every_widget_of_the_package_has_a_row_in_the_table_of_shown_widgets() -> None:

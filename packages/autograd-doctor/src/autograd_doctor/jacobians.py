@@ -374,6 +374,9 @@ NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
 _EXTENT, _CELL = 336, 28  # maximum sizes in pixels on the page: of a map, and of one entry
 _BORDER = "border: 1px solid #8a8f98"
+# If a report is at least 480 px wide, its maps share a row. Otherwise, each map asks for more than
+# a row, so it gets a row of its own.
+_ROW = "flex: 1 1 calc((480px - 100%) * 999)"
 # size of the picture in pixels; with several pixels per entry, the edges stay sharp when a page
 # scales the picture
 _PIXELS = 48
@@ -460,9 +463,9 @@ def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
     data = b64encode(png(matrix, largest)).decode()
     width, height = (min(_CELL, _EXTENT // n) * n for n in (len(matrix[0]), len(matrix)))
     alt = escape(f"{heading(pair)}, {title}: {filling(matrix)}")
-    look = f"image-rendering: pixelated; {_BORDER}"
+    look = f"max-width: 100%; height: auto; image-rendering: pixelated; {_BORDER}"
     return (
-        f'<div style="max-width: {_EXTENT + 2}px">'
+        f'<div style="{_ROW}; max-width: {_EXTENT + 2}px">'
         f'<img src="data:image/png;base64,{data}" alt="{alt}" width="{width}" height="{height}" '
         f'style="{look}">'
         f"<div>{escape(title)}</div>"
