@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tools.outputs import normalize
 
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120
+_UNKNOWN = re.compile(r'^\s*there is no exercise "(?P<id>.*?)"', re.IGNORECASE | re.MULTILINE)
 
 # The kernel encrypts its messages if it can. Otherwise, it would print a warning to the terminal.
 _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
@@ -44,7 +46,8 @@ def execute(notebook: NotebookNode, path: Path) -> None:
     ``path`` is the path of its file.
 
     Raises AuthoringError if a cell raises an error, hangs or kills the kernel. Also raises
-    AuthoringError if a cell with the tag ``raises-exception`` does not raise an error.
+    AuthoringError if a cell with the tag ``raises-exception`` does not raise an error, or if the
+    grader does not know an exercise.
     """
     metadata = notebook.metadata.copy()
     try:
@@ -55,6 +58,7 @@ def execute(notebook: NotebookNode, path: Path) -> None:
     notebook.metadata = metadata  # the client has added the exact Python version
     normalize(notebook)
     _refuse_silent(notebook, path)
+    _refuse_unknown(notebook, path)
 
 
 def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
@@ -80,6 +84,15 @@ def _refuse_silent(notebook: NotebookNode, path: Path) -> None:
             first_line = cell.source.partition("\n")[0]
             problem = f"the cell that begins {first_line!r} is tagged {RAISES} and does not raise"
             raise AuthoringError(path, 1, problem, "remove the tag, or let the cell raise")
+
+
+def _refuse_unknown(notebook: NotebookNode, path: Path) -> None:
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        text = output.get("text", "") + output.get("data", {}).get("text/plain", "")
+        if found := _UNKNOWN.search(text):
+            problem = f"the grader does not know the exercise {found['id']!r}"
+            repair = "correct the id, or run `make lab` to link the environment to this checkout"
+            raise AuthoringError(path, 1, problem, repair)
 
 
 def raised(cell: NotebookNode) -> bool:

@@ -590,6 +590,15 @@ FAULTS = {
         edit("notebooks/01_sample.py", 'raise ValueError("on purpose")', "print(1)"),
         "notebooks/01_sample.ipynb:1: the cell that begins 'print(1)' is tagged raises-exception",
     ),
+    "an exercise that the installed course does not have": (
+        edit(
+            "solutions/01_sample.py",
+            "callable(square)",
+            'from autograd_course import grade\n\ngrade("square" * 2, square)',
+        ),
+        "solutions/01_sample.ipynb:1: the grader does not know the exercise 'squaresquare'; "
+        "correct the id, or run `make lab` to link the environment to this checkout",
+    ),
     "points that are not the catalogue's": (
         edit("solutions/01_sample.py", '"points": 2', '"points": 3'),
         "solutions/01_sample.py:15: 'square-grade' has 3 points, its module says 2",
