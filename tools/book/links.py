@@ -44,7 +44,7 @@ class Places:
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
     """Return the Markdown of the file ``place`` with its links adapted to the book.
 
-    Names of rules, messages and lessons become links.
+    Names of rules, messages and lessons become links. The link to a lesson shows its title.
 
     If the text appears on a different page, ``seen_from`` is that page. Raises AuthoringError if
     the target of a link does not exist.
@@ -71,7 +71,9 @@ def _markdown(place: str, seen_from: str, places: Places, match: re.Match[str]) 
     page = places.names.get(name or "")
     if page is None or page == seen_from:
         return match[0]
-    return f"[{match[0]}]({_relative(page, seen_from)})"
+    # In a link without text, Sphinx writes the lesson's number and title.
+    text = "" if page.startswith("notebooks/") else match[0]
+    return f"[{text}]({_relative(page, seen_from)})"
 
 
 def _target(written: str, place: str, seen_from: str, places: Places) -> str:
