@@ -1,7 +1,7 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/01_template.ipynb)
 #
-# # 01 · The template: exercises
+# # 01 · A Function from end to end: exercises
 #
 # Lesson 01 showed the parts of a Function. Here, you will write six Functions, find the wrong line in another one, and predict what `backward` receives. You may already have solved `square` and `scaled-sigmoid` in the lesson.
 #
