@@ -123,6 +123,7 @@ def _text(node: ast.expr | None) -> Iterator[str]:
 def _folded(account: str) -> list[NotebookNode]:
     if account.startswith(_MATPLOTLIB) or len(account) <= _SHORT:
         return []
-    words = f"<summary>In words</summary><pre>{escape(account)}</pre>"
+    # A live widget above the description may already show something else.
+    words = f"<summary>In words, as first shown</summary><pre>{escape(account)}</pre>"
     html = f'<details class="account">{words}</details>'
     return [nbformat.v4.new_output("display_data", data={"text/html": html})]
