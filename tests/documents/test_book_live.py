@@ -15,6 +15,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 from repository import ROOT
 from shown_widgets import SHOWN, built
@@ -331,6 +332,18 @@ def test_a_page_loads_no_search_index_and_no_script_before_its_text(tmp_path: Pa
         '<img src="_images/a.svg" alt="a" fetchpriority="high">'
         '<img src="_images/b.svg" alt="b" loading="lazy">'
     )
+
+
+def test_a_narrow_page_shows_a_plot_large_enough_for_its_labels(tmp_path: Path) -> None:
+    (tmp_path / "_images").mkdir()
+    Image.new("L", (880, 330)).save(tmp_path / "_images" / "a.png", dpi=(110, 110))
+    (tmp_path / "page.html").write_text('<img alt="a" class="plot" src="_images/a.png">')
+
+    lighten(tmp_path)
+
+    page = (tmp_path / "page.html").read_text()
+    assert page.startswith('<div class="scrolls"><img alt="a" class="plot" src="_images/a.png"')
+    assert 'style="--legible: 704px"' in page  # 88 for each inch
 
 
 def test_the_search_page_runs_its_scripts_in_the_order_of_the_page(tmp_path: Path) -> None:

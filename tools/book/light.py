@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 from PIL import Image
 
+from tools.book.pictures import PLOT
+
 _SCRIPT = re.compile(r'<script (?P<rest>[^>]*?src="(?P<file>[^"]+)"[^>]*)></script>\n?')
 _ICONS = "fontawesome.js"  # the style sheet shows the same icons with a font
 _SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
@@ -22,6 +24,8 @@ _AT_ONCE = "documentation_options.js"  # other scripts use it while the page is 
 _PICTURE = re.compile(
     r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>'
 )
+_PLOT = f'class="{PLOT}"'
+_LEGIBLE = 88  # the pixels per inch at which the smallest labels of a plot, of 9 pt, have 11 pixels
 _TABLE = re.compile(r'<table class="[^"]*\btable\b.*?</table>', re.DOTALL)
 _HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
@@ -69,7 +73,8 @@ def _lighter(text: str, page: Path) -> str:
 
     def picture(match: re.Match[str]) -> str:
         how = next(pictures, 'loading="lazy"')
-        return f"<img {match['rest']}{_size(page, match)} {how}{match['end']}>"
+        shown = f"<img {match['rest']}{_size(page, match)} {how}{match['end']}>"
+        return f'<div class="scrolls">{shown}</div>' if _PLOT in match["rest"] else shown
 
     lighter = _PICTURE.sub(picture, _SCRIPT.sub(script, text))
     # Without JavaScript, nothing selects a theme, and the page shows parts of both.
@@ -92,12 +97,19 @@ def labeled(table: str) -> str:
 
 
 def _size(page: Path, match: re.Match[str]) -> str:
-    """Return the size of a picture, so that the page can reserve space for it."""
+    """Return the size of a picture, so that the page can reserve space for it.
+
+    For a plot, also return the width that the page needs to show its labels legibly.
+    """
     path = page.parent / unquote(match["file"])
     if "width=" in match["rest"] or path.suffix != ".png" or not path.exists():
         return ""
     with Image.open(path) as image:
-        return f' width="{image.width}" height="{image.height}"'
+        size = f' width="{image.width}" height="{image.height}"'
+        if _PLOT in match["rest"]:
+            inches = image.width / image.info["dpi"][0]
+            size += f' style="--legible: {round(_LEGIBLE * inches)}px"'
+        return size
 
 
 def used_rules(css: str, words: Collection[str]) -> str:

@@ -28,6 +28,7 @@ STILL = (
     '<p class="still">This is a still picture. <a href="{}">Open this page in Colab</a> or in '
     "JupyterLab to use its controls.</p>"
 )
+PLOT = "plot"  # the class of a matplotlib figure on a page
 _MATPLOTLIB = "<Figure size"
 _LEFT = {"image/png", "text/markdown"}  # the kinds of saved output that a widget has
 _SHORT = 150  # a description up to this length is used only as the alternative text
@@ -83,7 +84,10 @@ def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
         outputs.append(output)
         if "image/png" in output.get("data", {}):
             account = output.data.get("text/plain", "")
-            cell.metadata["mystnb"] = {"image": {"alt": alternative(account, cell.source)}}
+            image = {"alt": alternative(account, cell.source)}
+            if account.startswith(_MATPLOTLIB):
+                image["classes"] = PLOT
+            cell.metadata["mystnb"] = {"image": image}
             if shows_widget(cell.source):
                 still = STILL.format(escape(colab))
                 outputs.append(nbformat.v4.new_output("display_data", data={"text/html": still}))
