@@ -12,6 +12,7 @@ from autograd_course.visualize.flow.describe import Script, describe, product, s
 from autograd_course.visualize.flow.layout import ARROW, Box, Curve, Layout, layout
 from autograd_course.visualize.flow.svg import path, svg
 from autograd_course.visualize.flow.trace import Trace
+from autograd_course.visualize.flow.widget import GradientFlow
 from docs.pictures.story import Story
 from docs.pictures.timeline import css
 
@@ -39,12 +40,18 @@ STYLE = """
 
 def loss(x: Tensor, y: Tensor) -> Tensor:
     """Return x²·y + x, which uses x twice."""
-    return Multiply.apply(Square.apply(x), y) + x
+    multiplied: Tensor = Multiply.apply(Square.apply(x), y)  # type: ignore[no-untyped-call]
+    return multiplied + x
+
+
+def flow() -> GradientFlow:
+    """Return the widget, which the book shows in place of the picture."""
+    return gradient_flow(loss, torch.tensor(3.0), torch.tensor(2.0), sweep=False)
 
 
 def traced() -> Trace:
     """Trace one forward and one backward pass of the loss."""
-    return gradient_flow(loss, torch.tensor(3.0), torch.tensor(2.0)).trace
+    return flow().trace
 
 
 def animated(trace: Trace, scheme: str) -> str:

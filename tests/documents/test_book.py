@@ -164,6 +164,13 @@ def test_the_front_page_fetches_no_badge_and_follows_the_switch(readme: str, fro
     assert fronted(readme) == front
 
 
+def test_the_live_flow_comes_before_the_pictures_that_it_replaces(made: Book) -> None:
+    live, pictures = (made.texts[FRONT].index(mark) for mark in ("data-live", "gradient_flow"))
+
+    assert live < pictures
+    assert "index-1.js" in made.scripts
+
+
 # Notebooks
 
 

@@ -14,14 +14,17 @@ _SWITCHED = r"""
 <img class="only-light" src="\g<light>"\g<rest>>
 <img class="only-dark" src="\g<dark>"\g<rest>>
 """
+_FLOW = '\n<img class="only-light" src="docs/pictures/gradient_flow'
 
 
-def fronted(readme: str) -> str:
+def fronted(readme: str, flow: str = "") -> str:
     """Return the README's text for the book.
 
     Its pictures follow the theme that the reader selects on the page, not the theme of the
-    operating system.
+    operating system. ``flow`` is the HTML element of the live gradient flow, which comes before the
+    pictures of the flow.
 
     Replace each badge with its alternative text, because badges are images from another host.
     """
-    return _TWO_PICTURES.sub(_SWITCHED, _PICTURE_IN_LINK.sub(r"\1", readme))
+    text = _TWO_PICTURES.sub(_SWITCHED, _PICTURE_IN_LINK.sub(r"\1", readme))
+    return text.replace(_FLOW, f"\n{flow}\n{_FLOW}")

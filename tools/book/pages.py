@@ -8,11 +8,13 @@ from pathlib import Path
 
 import nbformat
 
+from docs.pictures.flow import flow
 from tools.book import notebook_pages
 from tools.book.contents import Part, hidden
 from tools.book.front import fronted
 from tools.book.links import MOVED, Places, relinked
 from tools.book.live import LivePage, recorded, scripts
+from tools.book.recording import shown
 from tools.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
 from tools.book.running import enlivened, is_live
 from tools.book.sheet import sheet
@@ -69,8 +71,9 @@ def book(root: Path) -> Book:
     plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
     notebooks = (*course.lessons, *course.exercises)
     loaded = scripts(root)
+    colab = places.settings.colab_url("notebooks/01_template.ipynb")
     for path in filter(lambda path: is_live(plain[path]), course.guides):
-        live = LivePage(path, places.settings.colab_url("notebooks/01_template.ipynb"))
+        live = LivePage(path, colab)
         plain[path] = enlivened(plain[path], live)
         loaded |= live.files
     texts = {path: relinked(text, path, places) for path, text in plain.items()}
@@ -81,8 +84,10 @@ def book(root: Path) -> Book:
         loaded |= live.files
     texts |= reference(root, places)
     texts[SHEET] = sheet(root, course.lessons, places)
-    front = relinked(fronted(_read(root, "README.md")), "README.md", places)
-    texts[FRONT] = front + hidden(course.parts)
+    live = LivePage(FRONT, colab)
+    front = fronted(_read(root, "README.md"), live.widget(shown(flow())))
+    texts[FRONT] = relinked(front, "README.md", places) + hidden(course.parts)
+    loaded |= live.files
     return Book(texts, course.copied, loaded)
 
 
