@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 from autograd_doctor import RULES, CannotDiagnoseError, Finding, diagnose
-from autograd_doctor.extension import as_error
+from autograd_doctor.extension import as_error, as_given
 from torch import Tensor
 from torch.autograd import Function
 
@@ -108,8 +108,8 @@ class Witness(Protocol):
     def method(self, inputs: Inputs) -> Verdict | None:
         """Return a verdict if another required method is missing or a stub."""
 
-    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the findings of ``diagnose``."""
+    def diagnosed(self, inputs: Inputs, *, varied: bool) -> Sequence[Finding]:
+        """Return the findings of ``diagnose``, which may also vary the inputs."""
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Return the gradients for a fixed ``grad_output``, or an empty tuple if the call fails."""
@@ -157,7 +157,7 @@ class FunctionOrder:
         broken = [
             found.rule
             for inputs in self.samples.values()
-            for found in self.witness.diagnosed(inputs)
+            for found in self._findings(inputs)
             if self.exercise.is_failed_by(found)
         ]
         for further in (self.checked(), self._first(self._in_float32, plainest=True)):
@@ -227,7 +227,7 @@ class FunctionOrder:
         return self._first(self._examined, seconds_for(self.exercise))
 
     def _examined(self, inputs: Inputs) -> Verdict | None:
-        findings = self.witness.diagnosed(inputs)
+        findings = self._findings(inputs)
         found = _first_cause([*filter(self.exercise.is_failed_by, findings)])
         for finding in filter(self.exercise.warns_of, findings):
             self.warned.setdefault(finding.rule, finding)
@@ -240,11 +240,20 @@ class FunctionOrder:
             return None
 
         def step(inputs: Inputs) -> Verdict | None:
-            found = _first_cause([*filter(wrong, self.witness.diagnosed(inputs))])
+            found = _first_cause([*filter(wrong, self._findings(inputs))])
             failed = found and as_error(found, "for other numbers than these")
             return fault(failed and self._recognized(failed, inputs))
 
         return self._first(step, seconds_for(self.exercise))
+
+    def _findings(self, inputs: Inputs) -> Sequence[Finding]:
+        """Return the findings of ``diagnose`` for one sample.
+
+        Samples with the same numbers and options are variations of each other, so ``diagnose``
+        varies only the first of them.
+        """
+        like = [it for it in before(self.samples, inputs) if _options(it) == _options(inputs)]
+        return self.witness.diagnosed(inputs, varied=not like)
 
     def _in_float32(self, inputs: Inputs) -> Verdict | None:
         return float32_verdict(self.exercise, self.witness, inputs)
@@ -263,6 +272,11 @@ class FunctionOrder:
             return found
         came, earlier = self.witness.gradients(inputs), [*before(self.samples, inputs)]
         return recognized_gradients(self.exercise, came, inputs, found, earlier)
+
+
+def _options(inputs: Inputs) -> list[Any]:
+    """Return the arguments that are not tensors, and the dtypes of the tensors."""
+    return [it.dtype if isinstance(it, Tensor) else it for it in inputs]
 
 
 def _first_cause(failing: Sequence[Finding]) -> Finding | None:
@@ -316,9 +330,11 @@ class LocalFunction:
         with self.printed.during(inputs):
             return run_backward(self.answer, inputs)
 
-    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the findings of ``diagnose``."""
-        return diagnose(self.answer, inputs, **declared(self.exercise)).findings
+    def diagnosed(self, inputs: Inputs, *, varied: bool) -> Sequence[Finding]:
+        """Return the findings of ``diagnose``, which may also vary the inputs."""
+        sampler = None if varied else as_given
+        asked = declared(self.exercise)
+        return diagnose(self.answer, inputs, sampler=sampler, **asked).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Return the gradients for a fixed ``grad_output``, or an empty tuple if the call fails."""

@@ -176,7 +176,6 @@ def bindings(scope: Scope) -> set[str]:
     """Return the names that a function binds. Names in nested functions are not included."""
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
-    declared: set[str] = set()
     own = list(_own(body))
     fleeting = {
         id(name)
@@ -195,9 +194,14 @@ def bindings(scope: Scope) -> set[str]:
             names.update(name for name, _ in imported(node))
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             names.add(node.name)
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            declared.update(node.names)
-    return names - declared
+    return names - declared(scope)
+
+
+def declared(scope: Scope) -> set[str]:
+    """Return the names that a function declares as global or nonlocal."""
+    body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
+    found = [node.names for node in _own(body) if isinstance(node, ast.Global | ast.Nonlocal)]
+    return {name for names in found for name in names}
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
@@ -296,7 +300,7 @@ def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
             yield id(node)
         if isinstance(node, Scope):
             inner = [node.body] if isinstance(node, ast.Lambda) else node.body
-            yield from _local(inner, outer | bindings(node))
+            yield from _local(inner, (outer - declared(node)) | bindings(node))
             rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
             yield from _local(rest, outer)
         elif isinstance(node, ast.ClassDef):
@@ -320,12 +324,11 @@ def _own_globals(statements: Sequence[ast.stmt]) -> set[str]:
                 names = {name for name, _ in imported(statement)}
         found |= names - mentioned
         mentioned |= _mentioned([statement])
-    deleted = {
-        node.id
-        for statement in statements
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)
-    }
+    deleted: set[str] = set()
+    for node in (node for statement in statements for node in ast.walk(statement)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Del()) | ast.ExceptHandler(name=str(name)):
+                deleted.add(name)  # Python deletes the name after "except … as name"
     return found - deleted
 
 

@@ -10,6 +10,7 @@ from autograd_course.grader.reading.meaning import (
     Meaning,
     Scope,
     bindings,
+    declared,
     lasting_parameters,
 )
 
@@ -47,7 +48,7 @@ class _Stored:
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
         """Yield the state that a function keeps. ``outer`` contains the enclosing scopes' names."""
         own = bindings(scope)
-        local = outer | own
+        local = (outer - declared(scope)) | own
         lasting = (lasting - own) | lasting_parameters(scope)
         lasting |= {"cls"} & own
         body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
@@ -122,23 +123,34 @@ class _Stored:
         return node.id if isinstance(node, ast.Name) else ""
 
 
-def _hides(node: ast.AST, read: bool = False) -> bool:
+def _hides(value: ast.AST) -> bool:
     """Return whether the value of an expression contains a function or an iterator.
 
-    An iterator is harmless if a call such as ``list`` consumes it (``read``), because only its
-    elements remain.
+    An iterator is harmless if a call such as ``list`` consumes it, because only its elements
+    remain.
     """
-    if isinstance(node, ast.Lambda):
-        return not read  # such as a sort's key function
-    if isinstance(node, ast.GeneratorExp):
-        return not read or _hides(node.elt)
-    if isinstance(node, ast.keyword):
-        return _hides(node.value, read)
-    called = node.func if isinstance(node, ast.Call) else None
-    name = called.id if isinstance(called, ast.Name) else ""
-    if name in _HIDING and not (read and name in _READ):
-        return True
-    return any(_hides(it, name in _READING | _READ) for it in ast.iter_child_nodes(node))
+    left = [(value, False)]  # each node with whether a call consumes its elements
+    while left:
+        node, read = left.pop()
+        called = node.func if isinstance(node, ast.Call) else None
+        name = called.id if isinstance(called, ast.Name) else ""
+        match node:
+            case ast.Lambda():
+                if not read:  # otherwise, such as a sort's key function
+                    return True
+                continue
+            case ast.GeneratorExp(elt=element):
+                if not read:
+                    return True
+                left.append((element, False))
+                continue
+            case ast.keyword(value=inner):
+                left.append((inner, read))
+                continue
+        if name in _HIDING and not (read and name in _READ):
+            return True
+        left += [(part, name in _READING | _READ) for part in ast.iter_child_nodes(node)]
+    return False
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:

@@ -109,7 +109,7 @@ def diagnosed(exercise: FunctionExercise, inputs: Any, data: bytes) -> None:
         def ask(self, question: Frame) -> Frame:
             return Frame({}, data)
 
-    RemoteFunction(exercise, Asked(Child()), SECRET).diagnosed(inputs)  # type: ignore[arg-type]
+    RemoteFunction(exercise, Asked(Child()), SECRET).diagnosed(inputs, varied=True)  # type: ignore[arg-type]
 
 
 TRIED = {

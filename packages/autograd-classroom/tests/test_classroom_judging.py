@@ -229,7 +229,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_what_is_no_evidence_is_no_answer(lie: Callable[[], Frame]) -> None:
     with pytest.raises(UnansweredError, match=r"^the answer "):
-        forged(lie()).diagnosed(INPUTS)
+        forged(lie()).diagnosed(INPUTS, varied=True)
 
 
 def test_a_finding_of_no_rule_is_no_answer() -> None:
@@ -299,7 +299,7 @@ def test_evidence_with_invented_gradients_is_disproved() -> None:
         }
         return (with_vjps(seen[0], wrong),)
 
-    findings = forged(lied(invented)).diagnosed(INPUTS)
+    findings = forged(lied(invented)).diagnosed(INPUTS, varied=True)
 
     assert findings[0].severity == "error"
 

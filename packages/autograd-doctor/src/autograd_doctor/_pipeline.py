@@ -264,9 +264,26 @@ def _probe(
     return seen
 
 
+def as_given(rng: torch.Generator) -> tuple[Any, ...]:
+    """Tell :func:`~autograd_doctor.diagnose` to examine only the example, if it is the ``sampler``.
+
+    Args:
+        rng: The generator from which a sampler draws.
+
+    Returns:
+        Nothing, because ``diagnose`` never calls this function.
+
+    Raises:
+        NotImplementedError: Always.
+    """
+    raise NotImplementedError("as_given draws no inputs")
+
+
 def _sampled(sampler: Sampler | None, count: int, seed: int) -> list[tuple[Any, ...]]:
+    if sampler is None or sampler is as_given:
+        return []
     rng = generator(seed, Stream.SAMPLES)
-    return [] if sampler is None else [_draw_sample(sampler, count, rng) for _ in range(SAMPLES)]
+    return [_draw_sample(sampler, count, rng) for _ in range(SAMPLES)]
 
 
 def _draw_sample(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
@@ -589,7 +606,18 @@ def as_warning(finding: Finding) -> Finding:
 
 
 def as_error(finding: Finding, where: str) -> Finding:
-    """Convert a warning of :func:`as_warning` back to an error. ``where`` names the inputs."""
+    """Convert a warning about other inputs than the example to an error.
+
+    ``diagnose`` only warns about wrong values that appear only for other inputs, because the
+    caller's tensors may depend on each other. A grader knows whether they do.
+
+    Args:
+        finding: The warning.
+        where: Words that name the other inputs, such as ``"on other inputs"``.
+
+    Returns:
+        The error, without the advice to pass a ``sampler``.
+    """
     message = finding.message.removesuffix(f" {ELSEWHERE}")
     message = message.replace("on other inputs than your example", where)
     return replace(finding, severity="error", message=message)

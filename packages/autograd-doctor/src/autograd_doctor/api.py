@@ -382,6 +382,7 @@ def collect_evidence(
     inputs: Sequence[Any],
     *,
     double_backward: bool | None = None,
+    sampler: Sampler | None = None,
     thorough: bool = True,
     seed: int = 0,
     time_limit: float = 30.0,
@@ -392,12 +393,13 @@ def collect_evidence(
         fn: As for :func:`diagnose`.
         inputs: The arguments of one example call.
         double_backward: As for :func:`diagnose`.
+        sampler: As for :func:`diagnose`.
         thorough: ``False`` examines only gradients and their values.
         seed: As for :func:`diagnose`.
         time_limit: As for :func:`diagnose`.
 
     Returns:
-        Evidence from the example, followed by evidence from variations of the example. It does not
+        Evidence from the example, followed by evidence from other inputs. It does not
         contain the expected gradients. The judge computes them from a reference or by finite
         differences.
 
@@ -410,7 +412,7 @@ def collect_evidence(
         extra_probes = probes_for("standard", double_backward) if thorough else None
         with preserve_global_state(seed), subject.around.borrow(), passes_within(time_limit):
             subject = choose_precision(subject, inputs, seed)
-            return examine_samples(subject, inputs, None, seed, extra_probes, any_output=True)
+            return examine_samples(subject, inputs, sampler, seed, extra_probes, any_output=True)
 
 
 def run_edits(

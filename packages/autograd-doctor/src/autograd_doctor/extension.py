@@ -23,7 +23,7 @@ from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_doctor._execution.operations import OperationRecorder
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._judge import judge
-from autograd_doctor._pipeline import Conclusion, Examiner, as_error, conclude
+from autograd_doctor._pipeline import Conclusion, Examiner, as_error, as_given, conclude
 from autograd_doctor._reference import establish
 from autograd_doctor._source import own_source
 from autograd_doctor._vetting import recheck_gradients, vet_evidence
@@ -40,6 +40,7 @@ __all__ = [
     "TimeUp",
     "UnfitEvidenceError",
     "as_error",
+    "as_given",
     "collect_evidence",
     "conclude",
     "describe_error",

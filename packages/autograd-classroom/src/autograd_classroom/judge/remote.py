@@ -192,10 +192,11 @@ class RemoteFunction:
         except RemoteError as error:
             return Raised(error.told)
 
-    def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
+    def diagnosed(self, inputs: Inputs, *, varied: bool) -> Sequence[Finding]:
         """Compute the doctor's findings outside the sandbox, using evidence from the sandbox."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
-        done = conclude(Examiner(self, inputs), first, second).with_errors_elsewhere_as_warnings()
+        done = conclude(Examiner(self, inputs, varied), first, second)
+        done = done.with_errors_elsewhere_as_warnings()
         self.seen[:] = [(inputs, done.evidence)]
         example = done.evidence[0]
         try:
@@ -224,11 +225,13 @@ class Examiner:
 
     answer: RemoteFunction
     inputs: Inputs
+    varied: bool = True
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
         """Check that the evidence from the sandbox is plausible, and return it."""
         asked, exercise = self.answer.asked, self.answer.exercise
         look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
+        look["varied"] = self.varied
         look["double_backward"] = exercise.double_backward
         if self.answer.sources:
             look["sources"] = dict(self.answer.sources)

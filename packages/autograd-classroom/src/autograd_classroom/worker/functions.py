@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autograd_doctor.extension import collect_evidence
+from autograd_doctor.extension import as_given, collect_evidence
 from autograd_doctor.repair_search import Question, edited, run_edits
 from torch import Tensor
 from torch.autograd import Function
@@ -51,6 +51,7 @@ def _look(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
         edited(answer, said.get("sources") or {}),
         inputs,
         double_backward=said["double_backward"],
+        sampler=None if said["varied"] else as_given,
         thorough=said["thorough"],
         seed=said["seed"],
     )

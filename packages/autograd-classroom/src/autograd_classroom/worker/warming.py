@@ -28,7 +28,8 @@ def warm() -> TamperCheck:
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
     handlers = Handlers("function", _Warm, TamperCheck(()), _WARM)
     with time_limit(_WARM):  # inside this block, the shorter time limit for answers has no effect
-        looking = {"ask": "look", "seed": 0, "thorough": True, "double_backward": None}
+        looking = {"ask": "look", "seed": 0, "thorough": True, "varied": True}
+        looking["double_backward"] = None
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in handlers.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
