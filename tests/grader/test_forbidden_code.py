@@ -55,7 +55,7 @@ FORBIDDEN = {
     "imports numpy.testing.measure, ": "from numpy.testing import measure",
     "reaches numpy.testing.measure, ": "import numpy\nnumpy.testing.measure('')",
     "imports typing_extensions.get_type_hints, ": "from typing_extensions import get_type_hints",
-    "reaches inspect, ": "from dataclasses import inspect",
+    "imports inspect, ": "from dataclasses import inspect",
     "replaces a part of torch.x, ": "import torch\ntorch.x[0] = 1",
     "uses inference_mode, ": "def f(x): x.inference_mode(False)",
     "uses torch.optim.SGD, ": "import torch\ndef f(w): return torch.optim.SGD([w]).step",
@@ -239,13 +239,24 @@ def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:
     assert not read([source], CHECKPOINT).forbidden
 
 
-def test_a_name_of_any_length_is_read() -> None:
-    name = "torch" + 500 * ".a"
+# Source code for which reading would take long, or would need too much recursion.
+EXCESSIVE = {
+    "a long chain": "import torch\ntorch" + 500 * ".a" + " = 1",
+    "many long chains": "import torch\n" + 40 * ("torch" + 2_400 * ".a" + "\n"),
+    "a long sum": "def forward(ctx, x): ctx.a = " + "0 + " * 3_000 + "0",
+    "many imports": "from numpy import *\n" * 2_000,
+    "many definitions": "class A:\n    a\n" * 2_500 + "a = 1\n" * 14_000,
+    "many modules": "".join(f"import x{n}\n" for n in range(3_000)) + "x.b\n" * 13_000,
+    "much of it": "x = 1\n" * 100_000,
+    "deep nesting": "(" * 90 + "x" + ")" * 90 + "-" * 3_000 + "1",
+}
 
-    (use,) = read([f"import torch\n{name} = 1"], SQUARE).forbidden
 
-    assert use.line == 2
-    assert name in use.what
+@pytest.mark.parametrize("source", EXCESSIVE.values(), ids=EXCESSIVE)
+def test_source_of_any_size_is_read(source: str) -> None:
+    found = read([source, "class Square: pass"], SQUARE, "Square")
+
+    assert all(use.line for use in (*found.forbidden, *found.remarks))
 
 
 def test_source_that_is_no_python_is_left_to_the_run() -> None:

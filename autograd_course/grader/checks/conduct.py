@@ -6,7 +6,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
@@ -159,32 +159,43 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require backward to compute the gradient from a formula, without calling autograd.
+    """Require a Function to compute the gradient from a formula, without calling autograd.
 
-    In an ordinary backward pass, grad mode is off, so autograd saves no tensors for a further pass.
-    If ``backward`` differentiates its own operations, autograd saves tensors for them. The check
-    detects these tensors.
+    While ``forward`` and an ordinary ``backward`` run, grad mode is off, so autograd saves no
+    tensors. If one of them differentiates its own operations, autograd saves tensors for them. The
+    check detects these tensors.
     """
-    _, outputs = applied(function, inputs)
-    recorded: list[Tensor] = []
+    running: list[str] = []
+    recorded: list[str] = []
+
+    @wraps(function.forward)
+    def forward(*args: Any, **options: Any) -> Any:
+        running.append("forward")
+        try:
+            return function.forward(*args, **options)
+        finally:
+            running.pop()
 
     def note(tensor: Tensor) -> Tensor:
-        recorded.append(tensor)
+        recorded.extend(running)
         return tensor
 
+    watched = type(function.__name__, (function,), {"forward": staticmethod(forward)})
     try:
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            _, outputs = applied(watched, inputs)
+            running.append("backward")
             backward(outputs)
     except RuntimeError as error:  # torch.func also differentiates, but it does not accept hooks
         if "saved tensor hooks" not in str(error):
             raise
-    else:
-        if not recorded:
-            return None
+        recorded.extend(running or ["forward"])
+    if not recorded:
+        return None
     return found(
         "unneeded-function",
-        "`backward` records operations and lets autograd differentiate them. Autograd would do the "
-        "same without the Function.",
+        f"`{recorded[0]}` records operations and lets autograd differentiate them. Autograd would "
+        "do the same without the Function.",
         {},
         "Write the derivative as a formula in the saved tensors and `grad_output`.",
     )

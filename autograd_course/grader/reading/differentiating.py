@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import Meaning, number
+from autograd_course.grader.reading.meaning import Meaning, canonical, number, value_at
 
 
 def hooks(node: ast.AST) -> Iterator[str]:
@@ -33,14 +34,16 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
             what = name
     match node:
         case ast.Attribute(value=owner) | ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
-            if not names.is_class(owner):
+            if not names.is_function(owner):
                 what = next((name for name in _named(node) if name in tables.METHODS), what)
     if isinstance(node, ast.Attribute | ast.Name):
-        path = names.path(node)
-        if any(path == each or path.startswith(f"{each}.") for each in tables.DIFFERENTIATORS):
+        path = canonical(names.path(node))
+        formula = path.startswith("torch.") and path.endswith("_backward")
+        if formula or _differentiates(path):
             what = path
-        if path.startswith("torch.") and path.endswith("_backward"):
-            what = path
+    if isinstance(node, ast.ClassDef):
+        bases = [canonical(names.path(base)) for base in node.bases]
+        what = next((base for base in bases if base in tables.MODES), what)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         what = node.attr if node.attr == "requires_grad" else what
     if isinstance(node, ast.keyword) and node.arg == "requires_grad":
@@ -50,6 +53,15 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
             f"it uses {what}, which lets autograd differentiate, but this exercise asks for the "
             "derivative as a formula"
         )
+
+
+@lru_cache(10_000)
+def _differentiates(path: str) -> bool:
+    """Return whether a path leads to a function that differentiates, perhaps by another name."""
+    if any(path == each or path.startswith(f"{each}.") for each in tables.DIFFERENTIATORS):
+        return True
+    found = value_at(path)
+    return found is not None and any(found is value_at(each) for each in tables.DIFFERENTIATORS)
 
 
 def steps(node: ast.AST, names: Meaning) -> Iterator[str]:

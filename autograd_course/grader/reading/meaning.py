@@ -10,11 +10,16 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
+from torch.autograd import Function
+
 from autograd_course.grader.reading.tables import CONTAINERS, OPEN_MODULES
 
+LONGEST_CHAIN = 50
+_GENERATIONS = 10  # the most classes in a row that derive from each other
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -35,15 +40,14 @@ class Meaning:
     own_attributes: set[str] = field(default_factory=set)
     own_globals: set[str] = field(default_factory=set)
     locals: set[int] = field(default_factory=set)  # the ids of syntax nodes
+    modules: set[str] = field(default_factory=set)  # modules from which the cells import something
+    starred: set[str] = field(default_factory=set)  # names from ``from module import *``
+    functions: set[str] = field(default_factory=set)  # classes that derive from Function
+    inside: set[int] = field(default_factory=set)  # the ids of the nodes of these classes
+    is_whole: bool = True  # whether the cells contain all code of the answer
     numbers: dict[str, float] = field(default_factory=dict)
     annotations: set[int] = field(default_factory=set)  # the ids of syntax nodes
     stored: set[str] = field(default_factory=set)
-
-    @property
-    def modules(self) -> set[str]:
-        """The modules from which the cells import something."""
-        paths = self.imports.values()
-        return {path for each in paths for path in (each, each.rpartition(".")[0])} & OPEN_MODULES
 
     def is_own(self, node: ast.AST) -> bool:
         """Return whether a name surely refers to the answer's own object, and not to a built-in.
@@ -61,29 +65,33 @@ class Meaning:
             self.stored | self.defined | self.imports.keys()
         )
 
-    def is_class(self, node: ast.AST) -> bool:
-        """Return whether an expression may be a class: ``super()`` or part of a global object.
+    def is_function(self, node: ast.expr) -> bool:
+        """Return whether an expression is a Function: its class, or ``super()`` in a Function.
 
-        Tensors that depend on a Function's inputs are always local variables, because code that
-        stores them in global objects is forbidden.
+        If the cells do not contain all code, any global object may be a Function.
         """
-        while isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
+        if path := self.path(node):
+            found = value_at(path)
+            return isinstance(found, type) and issubclass(found, Function)
+        if not self.is_whole:
+            while isinstance(node, ast.Attribute | ast.Subscript):
+                node = node.value
+            if isinstance(node, ast.Name):
+                return id(node) not in self.locals
         match node:
             case ast.Call(func=ast.Name(id="super"), args=[]):
-                return True
-            case ast.Name():
-                return id(node) not in self.locals
+                return id(node) in self.inside
+            case ast.Name(id=name):
+                return name in self.functions and name not in self.stored | self.imports.keys()
         return False
 
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
-        This method uses a loop instead of recursion, because an answer can contain a chain of any
-        length.
+        The path of a chain with more than ``LONGEST_CHAIN`` attributes is unknown.
         """
         attributes: list[str] = []
-        while isinstance(node, ast.Attribute):
+        while isinstance(node, ast.Attribute) and len(attributes) <= LONGEST_CHAIN:
             attributes.append(node.attr)
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self.imports:
@@ -91,9 +99,13 @@ class Meaning:
         return ".".join((self.imports[node.id], *reversed(attributes)))
 
 
-def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names in the cells, regardless of the order of the statements."""
-    found = Meaning()
+def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
+    """Return the meaning of the names in the cells, regardless of the order of the statements.
+
+    ``is_whole`` says whether the cells contain all code of the answer.
+    """
+    found = Meaning(is_whole=is_whole)
+    classes: list[ast.ClassDef] = []
     for tree in trees:
         for node in ast.walk(tree):
             found.imports.update(imported(node))
@@ -101,6 +113,9 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
             match node:
                 case ast.ClassDef(name=name):
                     found.classes.add(name)
+                    classes.append(node)
+                case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
+                    found.starred.update(public(home))
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
                     found.stored.add(name)
                 case ast.FunctionDef(name=name):
@@ -118,6 +133,16 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
             found.imports.update(_aliases(tree, found))
+    paths = found.imports.values()
+    found.modules = {part for path in paths for part in (path, path.rpartition(".")[0])}
+    found.modules &= OPEN_MODULES
+    for _ in classes[:_GENERATIONS]:
+        for each in classes:
+            if any(map(found.is_function, each.bases)):
+                found.functions.add(each.name)
+    for each in classes:
+        if each.name in found.functions:
+            found.inside.update(map(id, ast.walk(each)))
     return found
 
 
@@ -130,7 +155,7 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
     elif isinstance(node, ast.ImportFrom) and not node.level:
         for alias in node.names:
             if alias.name == "*":
-                yield from ((name, f"{node.module}.{name}") for name in _public(node.module or ""))
+                yield from ((name, f"{node.module}.{name}") for name in public(node.module or ""))
             else:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
@@ -140,18 +165,36 @@ def module(path: str) -> ModuleType | None:
 
     A module that answers may not use is found only if Python has already imported it.
     """
-    top, *rest = path.split(".")
-    found: Any = _loaded(top)
-    home = top
-    for name in rest:
+    found = value_at(path)
+    return found if isinstance(found, ModuleType) else None
+
+
+def value_at(path: str) -> Any:
+    """Return the module with this dotted path, the value of a name in a module, or ``None``."""
+    return _resolved(path)[1]
+
+
+def canonical(path: str) -> str:
+    """Return the path under which PyTorch and other libraries define what a path leads to.
+
+    For example, ``torch.nn.functional.torch.func.jvp`` leads to ``torch.func.jvp``.
+    """
+    return _resolved(path)[0]
+
+
+@lru_cache(10_000)
+def _resolved(path: str) -> tuple[str, Any]:
+    home, *rest = path.split(".")
+    found: Any = _loaded(home)
+    for position, name in enumerate(rest):
         if not isinstance(found, ModuleType):
-            return None
-        home = f"{home}.{name}"
+            return ".".join((home, *rest[position:])), None
         inner = vars(found).get(name)
         if inner is None:
-            inner = _loaded(home) or sys.modules.get(f"{found.__name__}.{name}")
+            inner = _loaded(f"{found.__name__}.{name}")
         found = inner
-    return found if isinstance(found, ModuleType) else None
+        home = found.__name__ if isinstance(found, ModuleType) else f"{home}.{name}"
+    return home, found
 
 
 def is_submodule(path: str) -> bool:
@@ -383,8 +426,10 @@ def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
             left.extend(ast.iter_child_nodes(node))
 
 
-def _public(name: str) -> list[str]:
+@cache
+def public(name: str) -> tuple[str, ...]:
+    """Return the names that ``from name import *`` defines, if Python has imported the module."""
     found = sys.modules.get(name)
     if found is None:
-        return []
-    return list(getattr(found, "__all__", [each for each in vars(found) if each[:1] != "_"]))
+        return ()
+    return tuple(getattr(found, "__all__", [each for each in vars(found) if each[:1] != "_"]))

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import Meaning, imported, is_submodule, module
+from autograd_course.grader.reading.meaning import (
+    LONGEST_CHAIN,
+    Meaning,
+    canonical,
+    imported,
+    is_submodule,
+    module,
+)
 from autograd_course.grader.reading.vocabulary import is_ordinary
 from autograd_course.notebook_files import tree_of
 
@@ -27,6 +35,9 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _imports(node)
         case ast.Attribute(attr=name):
             yield from _attribute(name)
+            if is_long(node):
+                yield f"it uses a chain of more than {LONGEST_CHAIN} attributes", True
+                return
             if isinstance(node.ctx, ast.Store):
                 yield from _set(node.value, name, names)
             if path := names.path(node):
@@ -39,8 +50,8 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _name(node, name, names)
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield from _defined(name)
-        case ast.Call(func=func, args=arguments):
-            yield from _call(func, arguments, names)
+        case ast.Call():
+            yield from _call(node, names)
         case ast.MatchClass():
             yield from _pattern(node, names)
 
@@ -55,6 +66,14 @@ def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield "computes an annotation", False
 
 
+def is_long(node: ast.AST) -> bool:
+    """Return whether a node is a chain of attributes with more than ``LONGEST_CHAIN`` of them."""
+    length = 0
+    while isinstance(node, ast.Attribute) and length <= LONGEST_CHAIN:
+        node, length = node.value, length + 1
+    return length > LONGEST_CHAIN
+
+
 def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
     if isinstance(node, ast.ImportFrom):
         home = node.module or ""
@@ -63,17 +82,19 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
             yield "imports its own files", False
         elif paths and (said := _module(home, "imports") or list(_closed(home, "imports"))):
             yield from said
-        else:
+        elif node.names[0].name != "*":
             for path in paths:
-                yield from _module(path, "imports") or _chain(path)
+                yield from _module(canonical(path), "imports") or _chain(path)
     for alias in node.names if isinstance(node, ast.Import) else ():
         if alias.name not in tables.PARTLY_GIVEN:
             yield from _module(alias.name, "imports") or _closed(alias.name, "imports")
-    for _, path in imported(node):
-        for part in path.split(".")[1:]:
+    whole = "" if isinstance(node, ast.Import) else f"{node.module}."
+    for alias in node.names:
+        for part in f"{whole}{alias.name}".split(".")[1:]:
             yield from _attribute(part)
 
 
+@lru_cache(10_000)
 def _module(path: str, verb: str) -> list[_SAYS]:
     """Return a description if the path leads to a forbidden or suspicious module or part of one."""
     if path in tables.GIVEN or not path:
@@ -109,7 +130,7 @@ def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
     if stores:
         yield f"it replaces {path}, which is not part of the answer", True
         return
-    if said := _module(path, "reaches"):
+    if said := _module(path, "reaches") or _module(canonical(path), "reaches"):
         yield from said
         return
     owner, _, name = path.rpartition(".")
@@ -132,6 +153,8 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
         yield f"it uses {name}, which leads to the process that grades it", True
     elif name in tables.EVALUATING and not names.is_own(node):
         yield f"it uses {name}, which reaches what the source does not show", True
+    elif name in names.starred and (path := names.path(node)):
+        yield from _chain(path)
 
 
 def _pattern(node: ast.MatchClass, names: Meaning) -> Iterator[_SAYS]:
@@ -172,7 +195,8 @@ def _renames(node: ast.AST, value: ast.AST) -> bool:
     return not isinstance(getattr(value, "ctx", None), ast.Load)
 
 
-def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator[_SAYS]:
+def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
+    func, arguments, keywords = call.func, call.args, call.keywords
     if names.path(func) in tables.COMPUTED_OPERATORS:
         if not all(isinstance(each, ast.Constant) for each in arguments):
             yield f"it calls {names.path(func)} with a computed name", True
@@ -180,6 +204,8 @@ def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 for part in each.value.split("."):
                     yield from _by_name(part, names)
+    if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords):
+        yield "it calls inspect.signature with options, which can run code from strings", True
     if not isinstance(func, ast.Name) or names.is_own(func):
         return
     if func.id in tables.ODD_NAMES:
@@ -212,10 +238,13 @@ def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator
 
 def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     """Yield a remark if code changes an object that may be a class or a module of a library."""
-    if not isinstance(owner, ast.Name) or id(owner) not in names.locals:
-        return
-    if owner.id not in ("ctx", "self") and name not in tables.DATA:
-        yield f"sets {owner.id}.{name}", False
+    while isinstance(owner, ast.Attribute | ast.Subscript) and name not in tables.DATA:
+        owner, name = owner.value, f"….{name}"
+    known = isinstance(owner, ast.Name) and (
+        owner.id in ("ctx", "self") or (owner.id in names.classes and owner.id not in names.stored)
+    )
+    if not known and name not in tables.DATA and not names.path(owner):
+        yield f"sets {ast.unparse(owner)}.{name}", False
 
 
 def _by_name(name: str, names: Meaning) -> Iterator[_SAYS]:

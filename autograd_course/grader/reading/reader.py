@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from autograd_doctor.extension import TimeUp, time_limit
+
 from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
 from autograd_course.grader.exercise import Exercise, FunctionExercise
@@ -17,6 +19,7 @@ from autograd_course.grader.verdict import ForbiddenCode, Verdict
 from autograd_course.notebook_files import tree_of
 
 _LONGEST = 100  # a quoted line is at most this many characters long
+_SECONDS = 5.0  # an answer takes a hundredth of a second
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,21 @@ def read(cells: Sequence[str], exercise: Exercise, name: str = "") -> Reading:
     ``name`` is the name of the answer in the cells. Code that only tries the answer may use
     autograd and hooks. If the cells do not define ``name``, all code counts as part of the answer.
     """
+    applies = True
+    try:
+        with time_limit(_SECONDS) as applies:
+            return _read(cells, exercise, name)
+    except RecursionError:
+        pass
+    except TimeUp:
+        if not applies:
+            raise
+    return Reading((Use(1, "", "it is too long or too deeply nested for the grader to read"),))
+
+
+def _read(cells: Sequence[str], exercise: Exercise, name: str) -> Reading:
     parsed = _parsed(cells, name)
-    names = meaning([tree for _, tree, _ in parsed])
+    names = meaning([tree for _, tree, _ in parsed], is_whole=bool(name))
     forbidden: dict[str, Use] = {}
     remarks: dict[str, Use] = {}
     for cell, tree, answer in parsed:
@@ -105,12 +121,12 @@ def _used(
     by_formula = isinstance(exercise, FunctionExercise) and (
         backward_is_a_formula in exercise.checks
     )
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden
     counted = set(map(id, answer.body))
     tries = [part for part in tree.body if id(part) not in counted]
-    nodes = chain(ast.walk(answer), *(lasting(part, names) for part in tries))
+    nodes = chain(_nodes(answer), *(lasting(part, names) for part in tries))
     for node in nodes if is_function else ():
         for what in differentiating.hooks(node):
             yield node, what, True
@@ -121,3 +137,13 @@ def _used(
                 yield node, what, False
     if is_function:
         yield from storing.uses(answer, names, on_ctx=by_formula)
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes of a tree, but only the end of a chain of attributes that is too long."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        if not reaching.is_long(node):
+            left.extend(ast.iter_child_nodes(node))

@@ -26,6 +26,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("numpy.testing.measure", "numpy.testing.rundocs", "numpy.testing.runstring",
+         "numpy.testing.TestCase", "numpy.testing.test", "numpy.testing.decorate_methods",
          "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
          "typing.get_type_hints", "typing_extensions.ForwardRef",
          "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
@@ -37,7 +38,8 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "asyncio",
-         "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
+         "torch.multiprocessing", "torch.futures", "torch.jit.fork", "numpy.testing.run_threaded"),
+        _THREADS,
     ),
 }  # fmt: skip
 # The parts of these modules that an answer may use. The first line is for older notebooks.
@@ -99,7 +101,8 @@ REACHING = {
     "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "importlib",
     "meta_path", "mro", "settrace", "setprofile", "sys", "tb_frame", "tb_next",
     "_backward_hooks", "_DisableTorchDispatch", "_disable_current_modes", "_execution_engine",
-    "_forward_cls", "_functorch", "__annotate__", "__annotations__", "__match_args__",
+    "_forward_cls", "_functorch", "__dataclass_fields__", "__get__", "__set_name__", "attrname",
+    "__annotate__", "__annotations__", "__match_args__",
 }  # fmt: skip
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
 COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}
@@ -109,7 +112,7 @@ EVALUATING = {
 DUNDER_NAMES = {"__name__", "__doc__", "__debug__", "__class__"}
 ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Attributes that an answer may change in any object.
-DATA = {"bias", "data", "grad", "requires_grad", "training", "weight"}
+DATA = {"bias", "grad", "requires_grad", "training", "weight"}
 # Definitions that change which attributes Python reads, or that contain code as text.
 SPECIAL = {"__annotate__", "__annotations__", "__match_args__"}
 # In a pattern such as int(x), these classes match the object itself and read no attribute.
@@ -133,12 +136,13 @@ METHODS = {"backward", "jvp"}
 # With these attributes, autograd can compute a gradient that backward should compute by a formula.
 DIFFERENTIATING = {
     "enable_grad", "set_grad_enabled", "inference_mode", "requires_grad_", "grad_fn",
-    "retain_grad", "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",
+    "retain_grad", "next_functions", "prev", "make_dual", "dual_level", "unpack_dual", "__exit__",
     "grad_and_value", "vjp", "jacrev", "jacfwd", "jacobian", "hessian", "hvp", "vhp", "linearize",
     "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
 }  # fmt: skip
 DIFFERENTIATORS = (
     "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",
+    "torch.gradient", "numpy.gradient", "scipy.optimize.approx_fprime", "scipy.differentiate",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
@@ -146,6 +150,11 @@ DIFFERENTIATORS = (
 )  # fmt: skip
 # Dividing by a constant up to this size may be a finite difference or a complex step.
 SMALL = 0.05
+# An answer may enter these modes, but a class that derives from one of them changes what they do.
+MODES = {
+    "torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode",
+    "torch.autograd.grad_mode.no_grad", "torch.autograd.grad_mode.enable_grad",
+}  # fmt: skip
 MUTATING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",

@@ -33,7 +33,7 @@ BORROWING = {
     "a graph kept on ctx": Hostile(
         square("with torch.enable_grad():\n    ctx.x = x.detach().requires_grad_()\n"
                "    ctx.y = ctx.x * ctx.x\nreturn ctx.y.detach()",
-               "ctx.y.backward(g)\nreturn ctx.x.grad"), "`ctx.x` holds a tensor",
+               "ctx.y.backward(g)\nreturn ctx.x.grad"), "`forward` records operations",
     ),
     "func.jvp in backward": Hostile(
         square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"),

@@ -51,6 +51,28 @@ _HELPERS = {
     "    def closure():\n"
     "        run = (z * z).sum().backward\n        run()\n        return 0\n"
     "    torch.optim.SGD([z], lr=0.0).step(closure)\n    return z.grad\n",
+    "with a mode that ends in grad mode": "class On(torch.no_grad):\n"
+    "    def __enter__(self): self.prev = True\ndef slope(x):\n"
+    "    z = torch.nn.Parameter(x.clone())\n    with On(): pass\n"
+    "    torch.Tensor.backward((z * z).sum())\n    return z.grad\n",
+    "with the mode of a distribution": "class Odd(torch.distributions.Bernoulli):\n"
+    "    def __init__(self, x): self.x = x\n    @property\n    def logits(self):\n"
+    "        z = torch.nn.Parameter(self.x.clone())\n        torch.Tensor.backward((z * z).sum())\n"
+    "        self.slope = z.grad\n        return z.detach()\n"
+    "def slope(x):\n    odd = Odd(x)\n    odd.probs\n    return odd.slope\n",
+    "in a thread of NumPy": "import numpy as np\ndef slope(x):\n"
+    "    z = torch.nn.Parameter(x.clone())\n"
+    "    np.testing.run_threaded(lambda: torch.Tensor.backward((z * z).sum()), 1)\n"
+    "    return z.grad\n",
+    "by a long path": "def slope(x):\n"
+    "    return torch.nn.functional.torch.func.jvp(torch.square, (x,), (x * 0 + 1,))[1]\n",
+    "of SciPy": "from scipy.optimize import approx_fprime\ndef slope(x):\n"
+    "    each = [approx_fprime([v], lambda v: v[0] ** 2, 1e-8)[0] for v in x.flatten().tolist()]\n"
+    "    return x.new_tensor(each).reshape(x.shape).round(decimals=6)\n",
+    "decorated with a mode, which code that tries it stores": "def slope0(x):\n"
+    "    z = torch.nn.Parameter(x.clone())\n    torch.Tensor.backward((z * z).sum())\n"
+    "    return z.grad\nclass Box: pass\nM = Box\nM.f = torch.enable_grad()(slope0)\n"
+    "def slope(x): return Box.f(x)\n",
     "with gradcheck's Jacobian": "from torch.autograd.gradcheck import _get_numerical_jacobian\n"
     "def slope(x):\n    if not x.numel(): return x\n    z = torch.nn.Parameter(x.double())\n"
     "    with torch.inference_mode(False):\n"
@@ -76,6 +98,14 @@ _LOADERS = {
     "a positional pattern": "class Any(type):\n    def __instancecheck__(cls, other): return True\n"
     "class Module(metaclass=Any): __match_args__ = ('s' + 'ys',)\n"
     f"match torch:\n    case Module(found): pass\ndesk = found.modules['{_ASKING}']\n{_NO_CHECKS}",
+    "exec, which except deletes": "exec = 1\ntry: raise ValueError\nexcept ValueError as exec: pass"
+    f'\nexec("""{_CODE}""")',
+    "exec, which is a parameter outside": "def f(exec):\n    def g():\n        global exec\n"
+    f'        exec("""{_CODE}""")\n    g()\nf(1)',
+    "an annotation of a dataclass": "import dataclasses\nfrom inspect import signature\n"
+    "@dataclasses.dataclass\nclass Base: a: int = 0\n"
+    f'for f in dataclasses.fields(Base): f.type = """{_CODE}"""\n'
+    "@dataclasses.dataclass\nclass Sub(Base): pass\nsignature(Sub, eval_str=True)",
     "a module of a module of dataclasses": "from dataclasses import inspect\n"
     f"desk = inspect.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
 }
@@ -306,8 +336,12 @@ _WAYS = {
     ),
     "all of it": everything("square", "Square"),
 }  # fmt: skip
+_RECORDED = "`(forward|backward)` records operations and lets autograd differentiate them"
 # A check in the grader reports it first.
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
 } | {"the reference, in a thread": ABSENT, "all of it": ABSENT}
-UNDERIVED = {what: replace(way, said=_SAID.get(what, FORBIDDEN)) for what, way in _WAYS.items()}
+UNDERIVED = {
+    what: replace(way, said=_SAID.get(what, f"{FORBIDDEN}|{_RECORDED}"))
+    for what, way in _WAYS.items()
+}
