@@ -143,6 +143,27 @@ TRIES = {
         "    function.apply(x).sum().backward()\n    return x.grad\n"
         "print(check(Square, torch.ones(3)))"
     ),
+    "a generator": (
+        "inputs = tuple(torch.randn(n, requires_grad=True) for n in (1, 2))\n"
+        "assert all(torch.autograd.gradcheck(Square.apply, x.double()) for x in inputs)"
+    ),
+    "a class": (
+        "class Trainer:\n    def step(self, x):\n        Square.apply(x).sum().backward()\n"
+        "Trainer().step(torch.ones(3, requires_grad=True))"
+    ),
+    "tests in a list": (
+        "def test(): Square.apply(torch.ones(3, requires_grad=True)).sum().backward()\n"
+        "for each in [test]: each()"
+    ),
+    "finite differences": (
+        "def numerical(f, x, h=1e-6): return (f(x + h) - f(x - h)) / (2 * h)\n"
+        "print(numerical(Square.apply, torch.ones(3)))"
+    ),
+    "the name of a graph node": (
+        "y = Square.apply(torch.ones(3, requires_grad=True))\nprint(y.grad_fn.__class__.__name__)"
+    ),
+    "a module's function": "torch.manual_seed(0)\nif True:\n    torch.ones(3, requires_grad=True)",
+    "random numbers of NumPy": "import numpy as np\nprint(np.random.default_rng(0).normal(size=3))",
     "a hook": "x = torch.ones(3, requires_grad=True)\nx.register_hook(print)",
     "errors in a list": (
         "errors = []\ndef collect(x):\n    Square.apply(x).sum().backward()\n"
@@ -170,7 +191,7 @@ _SLOPE = (
 _INNER = _SLOPE.replace("\n", "\n    ")
 _PUT = "def put(owner, value): owner.slope = value\n"
 _GRAD = "torch.func.grad(lambda z: (z * z).sum())"
-# Code around an answer that gives it a derivative of autograd.
+# Code around an answer that gives it a derivative of autograd. It is forbidden or remarked on.
 GIVEN_TO_THE_ANSWER = {
     "an attribute": f"Square.slope = {_GRAD}",
     "setattr": f"setattr(Square, 'slope', {_GRAD})",
@@ -200,10 +221,12 @@ def test_code_that_tries_an_answer_may_use_autograd(lines: str) -> None:
 
 
 @pytest.mark.parametrize("lines", GIVEN_TO_THE_ANSWER.values(), ids=GIVEN_TO_THE_ANSWER)
-def test_code_must_not_give_autograd_to_an_answer(lines: str) -> None:
+def test_code_does_not_give_autograd_to_an_answer_unnoticed(lines: str) -> None:
     answer = SQUARE_CELL.replace("2 * x", "(slope or Square.slope or KEPT)(x)")
 
-    assert read([IMPORTS, f"{answer}\n{lines}"], SQUARE, "Square").forbidden
+    found = read([IMPORTS, f"{answer}\n{lines}"], SQUARE, "Square")
+
+    assert found.forbidden or found.remarks
 
 
 # Values for an attribute of ctx, and whether they can hide a tensor.
@@ -212,6 +235,13 @@ ON_CTX = {
     "list(reversed(list(enumerate(steps))))": False,
     "sorted(steps, key=lambda step: -step)": False,
     "tuple(zip(steps, reversed(steps)))": False,
+    "tuple(map(int, x.shape))": False,
+    "dict(zip('ab', steps))": False,
+    "[i for i, (a, b) in enumerate(zip(steps, steps)) if a != b]": False,
+    "sum(map(lambda step: step + 1, steps))": False,
+    "next(iter(steps))": False,
+    "next(iter([lambda: x]))": True,
+    "list(map(lambda n: (lambda: x), steps))": True,
     "lambda: x": True,
     "[lambda: x]": True,
     "(t for t in (x,))": True,

@@ -40,7 +40,8 @@ class Meaning:
     own_attributes: set[str] = field(default_factory=set)
     own_globals: set[str] = field(default_factory=set)
     locals: set[int] = field(default_factory=set)  # the ids of syntax nodes
-    modules: set[str] = field(default_factory=set)  # modules from which the cells import something
+    modules: set[str] = field(default_factory=set)  # open modules of the imported libraries
+    shown: set[int] = field(default_factory=set)  # the ids of classes of which code reads the name
     starred: set[str] = field(default_factory=set)  # names from ``from module import *``
     functions: set[str] = field(default_factory=set)  # classes that derive from Function
     inside: set[int] = field(default_factory=set)  # the ids of the nodes of these classes
@@ -114,6 +115,8 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                 case ast.ClassDef(name=name):
                     found.classes.add(name)
                     classes.append(node)
+                case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
+                    found.shown.add(id(owner))
                 case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
                     found.starred.update(public(home))
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
@@ -133,9 +136,8 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
             found.imports.update(_aliases(tree, found))
-    paths = found.imports.values()
-    found.modules = {part for path in paths for part in (path, path.rpartition(".")[0])}
-    found.modules &= OPEN_MODULES
+    tops = {path.partition(".")[0] for path in found.imports.values()}
+    found.modules = {path for path in OPEN_MODULES if path.partition(".")[0] in tops}
     for _ in classes[:_GENERATIONS]:
         for each in classes:
             if any(map(found.is_function, each.bases)):

@@ -33,6 +33,8 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
     match node:
         case ast.Import() | ast.ImportFrom():
             yield from _imports(node)
+        case ast.Attribute() if id(node) in names.shown:
+            return
         case ast.Attribute(attr=name):
             yield from _attribute(name)
             if is_long(node):
@@ -45,6 +47,8 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             elif id(node) not in names.annotations:
                 yield from _unknown(name, names)
         case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner) if path := names.path(owner):
+            if canonical(path) in tables.GIVEN:
+                return
             yield f"it replaces a part of {path}, which is not part of the answer", True
         case ast.Name(id=name):
             yield from _name(node, name, names)
@@ -240,6 +244,8 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     """Yield a remark if code changes an object that may be a class or a module of a library."""
     while isinstance(owner, ast.Attribute | ast.Subscript) and name not in tables.DATA:
         owner, name = owner.value, f"….{name}"
+    if name == "data" and id(owner) not in names.locals:
+        return
     known = isinstance(owner, ast.Name) and (
         owner.id in ("ctx", "self") or (owner.id in names.classes and owner.id not in names.stored)
     )

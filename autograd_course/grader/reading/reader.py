@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from autograd_doctor.extension import TimeUp, time_limit
 
@@ -13,7 +12,7 @@ from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
 from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.reading import differentiating, reaching, storing
-from autograd_course.grader.reading.answer_code import answer_code, lasting
+from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 from autograd_course.notebook_files import tree_of
@@ -124,10 +123,7 @@ def _used(
     for node in _nodes(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden
-    counted = set(map(id, answer.body))
-    tries = [part for part in tree.body if id(part) not in counted]
-    nodes = chain(_nodes(answer), *(lasting(part, names) for part in tries))
-    for node in nodes if is_function else ():
+    for node in _nodes(answer) if is_function else ():
         for what in differentiating.hooks(node):
             yield node, what, True
         if by_formula:

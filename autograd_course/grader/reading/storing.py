@@ -17,8 +17,11 @@ from autograd_course.grader.reading.meaning import (
 _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_for_backward`"
 _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
-_READING = {"list", "tuple", "set", "sorted", "sum", "len", "max", "min", "any", "all"}
-_READ = {"reversed", "zip", "filter"}  # these yield the elements of their arguments
+_READING = {
+    "list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "len", "max", "min", "any", "all",
+    "prod", "join", "Size",
+}  # fmt: skip
+_READ = {"reversed", "zip", "filter", "map", "enumerate", "chain", "iter"}  # yield elements
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
@@ -129,28 +132,42 @@ def _hides(value: ast.AST) -> bool:
     An iterator is harmless if a call such as ``list`` consumes it, because only its elements
     remain.
     """
-    left = [(value, False)]  # each node with whether a call consumes its elements
+    left = [(value, False)]  # each node with whether other code consumes its elements
     while left:
         node, read = left.pop()
-        called = node.func if isinstance(node, ast.Call) else None
-        name = called.id if isinstance(called, ast.Name) else ""
         match node:
-            case ast.Lambda():
-                if not read:  # otherwise, such as a sort's key function
-                    return True
-                continue
-            case ast.GeneratorExp(elt=element):
+            case ast.Lambda(body=body):
                 if not read:
                     return True
-                left.append((element, False))
+                left.append((body, False))  # such as the result of a function that map calls
                 continue
-            case ast.keyword(value=inner):
-                left.append((inner, read))
+            case ast.GeneratorExp(elt=element, generators=loops):
+                if not read:
+                    return True
+                left += [(element, False), *((loop.iter, True) for loop in loops)]
                 continue
+            case ast.comprehension(iter=inner):
+                left.append((inner, True))
+                continue
+            case ast.keyword(arg=name, value=inner):
+                left.append((inner, read and name == "key"))  # such as a sort's key function
+                continue
+            case ast.Call(func=ast.Name(id="map"), args=[ast.Name(id=name), *_]):
+                if name in _HIDING:
+                    return True
+        name = _called(node)
         if name in _HIDING and not (read and name in _READ):
             return True
-        left += [(part, name in _READING | _READ) for part in ast.iter_child_nodes(node)]
+        reads = name in _READING or name in _READ or (name == "next" and not read)
+        left += [(part, reads) for part in ast.iter_child_nodes(node)]
     return False
+
+
+def _called(node: ast.AST) -> str:
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+    return ""
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:

@@ -27,7 +27,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
         ("numpy.testing.measure", "numpy.testing.rundocs", "numpy.testing.runstring",
          "numpy.testing.TestCase", "numpy.testing.test", "numpy.testing.decorate_methods",
-         "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
+         "enum.global_enum", "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
          "typing.get_type_hints", "typing_extensions.ForwardRef",
          "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
         "which runs code or reads names from strings",
@@ -46,10 +46,12 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
-    "sys.float_info", "sys.maxsize", "sys.version_info",
+    "sys.float_info", "sys.maxsize", "sys.version", "sys.version_info", "sys.getsizeof",
+    "gc.collect", "gc.disable", "gc.enable", "types.SimpleNamespace",
+    "matplotlib.pyplot.rcParams", "matplotlib.rcParams",
 }  # fmt: skip
 # Modules that an answer may import if it uses only the listed parts.
-PARTLY_GIVEN = {"sys"}
+PARTLY_GIVEN = {"sys", "gc"}
 REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
@@ -69,9 +71,11 @@ REMARKABLE: Mapping[str, str] = {
 }  # fmt: skip
 # The modules that answers use. Any other module gets a remark, even inside of one of these.
 OPEN_MODULES = {
-    "__future__", "abc", "array", "cmath", "collections", "collections.abc", "contextlib", "copy",
-    "dataclasses", "fractions", "functools", "itertools", "math", "numbers", "operator", "random",
-    "re", "statistics", "time", "typing", "typing_extensions", "warnings", "weakref",
+    "__future__", "abc", "array", "bisect", "cmath", "collections", "collections.abc",
+    "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
+    "heapq", "itertools", "json", "math", "numbers", "operator", "pprint", "random", "re",
+    "statistics", "string", "textwrap", "time", "typing", "typing_extensions", "warnings",
+    "weakref",
     "autograd_course", "autograd_course.lesson", "autograd_course.measure", "autograd_course.ship",
     "autograd_course.showing", "autograd_course.doctor",
     "matplotlib", "matplotlib.pyplot", "numpy", "numpy.fft", "numpy.linalg", "numpy.random",
@@ -83,7 +87,9 @@ OPEN_MODULES = {
     "torch.cuda", "torch.cuda.amp", "torch.distributions", "torch.export", "torch.fft",
     "torch.library", "torch.linalg", "torch.nn", "torch.nn.functional", "torch.nn.init",
     "torch.nn.utils", "torch.onnx", "torch.optim", "torch.random", "torch.special",
-    "torch.testing", "torch.utils", "torch.utils.checkpoint", "torch.utils.data",
+    "torch.backends.cuda", "torch.backends.cudnn", "torch.backends.mps",
+    "torch.optim.lr_scheduler", "torch.testing", "torch.utils", "torch.utils.checkpoint",
+    "torch.utils.data",
     "torch.func", "torch.autograd.functional", "torch.autograd.graph",
     "torch.autograd.forward_ad", "torch.ao", "torch.ao.quantization",
 }  # fmt: skip

@@ -56,5 +56,5 @@ def _of_module(path: str) -> Collection[str]:
 def _names(owners: Iterable[Any]) -> set[str]:
     found = set(dir(torch.Size)).union(*map(dir, owners))
     public = {name for name in found if name[:1] != "_"}
-    special = {name for name in found if name[:2] == "__"} - tables.REACHING
+    special = {name for name in found if name[:2] == "__"} - tables.REACHING - {"__enter__"}
     return public | special | {"_version"}

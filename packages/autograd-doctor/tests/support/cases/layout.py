@@ -14,7 +14,18 @@ from cases.making import IDX, TABLE, Case, W, X, Y, draw, raw, saving
 
 SEQUENCE = draw(2, 3, 4, seed=6)
 BIAS = draw(5, seed=7)
+MASK = torch.ones(4, 4).triu(1).bool()  # the first row has one visible element
+MASK[-1, -1] = True
 ONE_ROW = draw(1, 4, seed=8)
+
+
+def masked(x: Tensor, mask: Tensor) -> Tensor:
+    return soft(x.masked_fill(mask, -torch.inf)).nan_to_num(0.0)
+
+
+def masked_backward(x: Tensor, mask: Tensor, g: Tensor) -> tuple[Tensor, None]:
+    p = masked(x, mask)
+    return p * (g - torch.einsum("...k,...k->...", p, g).unsqueeze(-1)), None
 
 
 def in_memory_order(t: Tensor) -> Tensor:
@@ -271,6 +282,8 @@ LOOKALIKES = [
     Case("zero-size", "a sum over no rows", linear_with(rows_of), (X, W)),
     Case("zero-dim", "a softmax, which is not element by element",
          saving(soft, soft_backward), (X,)),
+    Case("zero-dim", "a masked softmax, whose first and last elements stand alone",
+         saving(masked, masked_backward), (draw(4, 4), MASK)),
     Case("zero-dim", "a cumulative sum, whose first element stands alone",
          saving(lambda x: x.cumsum(-1),
                 lambda x, g: torch.stack(list(g.flip(-1).cumsum(-1).flip(-1)))), (X[0],)),
