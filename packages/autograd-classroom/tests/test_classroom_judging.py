@@ -78,6 +78,33 @@ def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) ->
     assert there.finding.hint == here.finding.hint
 
 
+def test_an_answer_counts_although_later_code_in_its_cell_fails(box: Sandbox) -> None:
+    tries = "x = torch.ones(3, requires_grad=True)\nSquare.apply(x).backward()"
+
+    verdict = judged(SQUARE, answer(f"{square()}\n{tries}"), box, SEED)
+
+    assert verdict.status == "passed"
+    assert any(
+        remark.startswith("the cell raises RuntimeError: grad can be implicitly created only")
+        and remark.endswith(", after it has defined the answer")
+        for remark in verdict.remarks
+    ), verdict
+
+
+FUTURE = "from __future__ import annotations\n"
+
+
+@pytest.mark.parametrize(("before", "raises"), [("", True), (FUTURE, False)])
+def test_a_cell_inherits_future_imports_from_earlier_cells_as_in_jupyter(
+    before: str, raises: bool, box: Sandbox
+) -> None:
+    source = square().replace("def forward(ctx, x)", "def forward(ctx, x: Undefined)")
+
+    verdict = judged(SQUARE, replace(answer(source), preamble=before + IMPORTS), box, SEED)
+
+    assert ("NameError: name 'Undefined'" in verdict.message) is raises
+
+
 OTHER_WORDS = {
     "right": square(),
     "forward is a stub": square("raise NotImplementedError"),

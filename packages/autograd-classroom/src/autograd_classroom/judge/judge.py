@@ -169,6 +169,9 @@ def _examined(
         verdict = Verdict(CodeRaised(text(problem)) if raised else WrongBecause(text(problem)))
     else:
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
+    if after := text(said.get("after", "")):
+        remark = f"{after.removesuffix('.')}, after it has defined the answer"
+        verdict = replace(verdict, remarks=(*verdict.remarks, remark))
     if lacking and verdict.raised:
         return Verdict(MissingRequirement(lacking, in_sandbox=True))
     return verdict

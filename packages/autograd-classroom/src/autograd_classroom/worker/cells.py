@@ -19,14 +19,27 @@ class CellError(CourseError):
     """Raised when a cell fails. The message names the exception and the line."""
 
 
-def run(cells: Sequence[str]) -> dict[str, Any]:
-    """Run the cells in order, and return the names that they define. Raises :class:`CellError`."""
+def run(cells: Sequence[str], name: str) -> tuple[Any, str]:
+    """Run the cells in order. Return the object called ``name``, and any later error in its cell.
+
+    As in Jupyter, the object remains if the last cell defines it and then raises an error.
+
+    Raises:
+        CellError: A cell raises an error before it defines the object.
+        LookupError: No cell defines the object.
+    """
     module = ModuleType(_MODULE)
     sys.modules[_MODULE] = module
-    flags = 0
+    defined, flags = vars(module), 0
     for number, source in enumerate(cells, 1):
-        flags |= _run(source, f"<cell {number}>", vars(module), flags)
-    return vars(module)
+        earlier = defined.get(name)
+        try:
+            flags |= _run(source, f"<cell {number}>", defined, flags)
+        except CellError as error:
+            if number < len(cells) or defined.get(name) is earlier:
+                raise
+            return defined[name], str(error)
+    return defined[name], ""
 
 
 def _run(source: str, filename: str, defined: dict[str, Any], flags: int) -> int:

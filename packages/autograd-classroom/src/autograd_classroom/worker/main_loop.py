@@ -66,13 +66,20 @@ def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | Non
     said = question.said
     try:
         with time_limit(said["seconds"]), isolated():
-            answer = _answer(question, integrity)
+            answer, error_after = _answer(question, integrity)
     except cells.CellError as error:
         return Frame({"problem": str(error), "raised": True}), None
     except TimeUp:
         return Frame({"problem": _ENDLESS.format(said["seconds"])}), None
     except LookupError:
         return Frame({"problem": _missing(said["name"])}), None
+    came, handlers = _handled(said, answer, integrity)
+    return replace(came, said=came.said | ({"after": error_after} if error_after else {})), handlers
+
+
+def _handled(
+    said: Mapping[str, Any], answer: Any, integrity: TamperCheck
+) -> tuple[Frame, Handlers | None]:
     if said["kind"] == "text":
         return _typed(answer), None
     if said["kind"] == "numbers":
@@ -86,12 +93,15 @@ def _run(question: Frame, integrity: TamperCheck) -> tuple[Frame, Handlers | Non
     return Frame(came), Handlers(said["kind"], answer, integrity, said["seconds"])
 
 
-def _answer(question: Frame, integrity: TamperCheck) -> Any:
-    """Return the answer that the cells define. If the judge sent a callable, return its result."""
+def _answer(question: Frame, integrity: TamperCheck) -> tuple[Any, str]:
+    """Return the answer that the cells define, and any error that they raise after its definition.
+
+    If the judge sent a callable, return its result.
+    """
     if question.payload:
-        return opened(question.payload)()
+        return opened(question.payload)(), ""
     try:
-        return cells.run(question.said["cells"])[question.said["name"]]
+        return cells.run(question.said["cells"], question.said["name"])
     finally:
         integrity.restore()  # a full check, because the next check covers only some modules
 

@@ -71,7 +71,7 @@ PEEKING = {
         f"    code = each.__code__ if type(each) is type(Function.__init__) else None\n"
         f"    if code and {_IS_OURS}:\n"
         "        if not code.co_filename.endswith(('dropout.py', 'noise.py')): found.append(each)",
-        "imports gc",
+        "reaches gc",
     ),
     "sources of what is loaded": _finds(
         "import inspect, sys\nfound = []\nfor name, module in list(sys.modules.items()):\n"
@@ -93,7 +93,7 @@ PEEKING = {
             "ctx.save_for_backward(x)\nreturn found[0](x) if found else 3 * x",
             "(x,) = ctx.saved_tensors\nreturn g * (x.abs() <= 1)", "import gc\ndef seek(): pass",
         ).replace("class Square", "class ClippedSign"),
-        "`forward` is wrong", "imports gc", exercise="clipped-sign",
+        "`forward` is wrong", "reaches gc", exercise="clipped-sign",
         name="ClippedSign",
     ),
     "frames above it, while the judge asks": Hostile(
