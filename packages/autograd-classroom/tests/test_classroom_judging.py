@@ -91,6 +91,14 @@ def test_an_answer_counts_although_later_code_in_its_cell_fails(box: Sandbox) ->
     ), verdict
 
 
+def test_a_default_dtype_is_reset_without_a_remark(box: Sandbox) -> None:
+    source = f"torch.set_default_dtype(torch.float64)\n{square()}"
+
+    verdict = judged(SQUARE, answer(source), box, SEED)
+
+    assert (verdict.status, verdict.remarks) == ("passed", ())
+
+
 FUTURE = "from __future__ import annotations\n"
 
 

@@ -163,6 +163,8 @@ class TamperCheck:
         If ``near`` is true, restore only the modules that plain questions use. This takes a tenth
         of the time.
         """
+        if torch.get_default_dtype() != torch.float32:  # harmless, and common before gradcheck
+            torch.set_default_dtype(torch.float32)
         for owner in self._near if near else self._noted:
             if owner.changed():
                 self._replaced.update(dict.fromkeys(owner.restored()))
