@@ -59,6 +59,15 @@ FORBIDDEN = {
     "replaces a part of torch.x, ": "import torch\ntorch.x[0] = 1",
     "uses inference_mode, ": "def f(x): x.inference_mode(False)",
     "uses torch.optim.SGD, ": "import torch\ndef f(w): return torch.optim.SGD([w]).step",
+    "uses __getstate__, ": "import torch\ntorch.__getstate__()",
+    "uses pythonapi, ": "class Names: pythonapi = 0\nf(1).pythonapi",
+    "calls functools.wraps with options": (
+        "from functools import wraps\nwraps(f, assigned=('__globals__',))"
+    ),
+    "defines __array_interface__, ": "class At:\n    def __array_interface__(self): pass",
+    "defines __reduce_ex__, ": "class At:\n    def __reduce_ex__(self, n): pass",
+    "uses scipy.optimize.least_squares, ": "from scipy.optimize import least_squares as f\nf(1)",
+    "it sets apply, ": "class Square: pass\nSquare.apply = 1",
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
@@ -77,6 +86,15 @@ REMARKED = {
     "sets m.manual_seed (line 1)": "def put(m): setattr(m, 'manual_seed', 1)",
     "divides by 2 * h, as a finite difference does (line 1)": "def d(f, h=1e-6): f(h) / (2 * h)",
     "calls type to create a class (line 1)": "type('A', (), {})",
+    "defines A with metaclass= (line 1)": "class A(metaclass=M): pass",
+    "derives A from contextlib.redirect_stdout (line 2)": (
+        "import contextlib\nclass A(contextlib.redirect_stdout): pass"
+    ),
+    "divides by 10 ** (-4), as a finite difference does (line 1)": "def d(x): return x / 10 ** -4",
+    "divides by h, as a finite difference does (line 2)": "h = 1e-3\ndef d(x): return x.div(h)",
+    "uses D, which is made once for all calls (line 2)": (
+        "D = torch.nn.ModuleDict()\ndef slope(x): return D['f'](x)"
+    ),
     "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
     "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
     "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
@@ -327,14 +345,14 @@ def defined(source: str, name: str) -> Any:
 
 
 def test_grade_reads_the_source_too() -> None:
-    slope = "slope = torch.func.jvp(torch.square, (x,), (torch.ones_like(x),))[1]"
+    slope = "slope = 2 * getattr(x, 'cl' + 'one')()"
     forward = f"{slope}\nctx.save_for_backward(slope)\nreturn x * x"
     source = IMPORTS + square(forward, "(slope,) = ctx.saved_tensors\nreturn slope * g")
 
     found = judge(SQUARE, defined(source, "Square"))
 
     assert found.status == "wrong"
-    assert "uses torch.func.jvp, which lets autograd differentiate" in found.message
+    assert "calls getattr with a computed name, which can reach anything" in found.message
     assert f"`{slope}`" in found.message
     assert "An answer must not do that." in found.message
 

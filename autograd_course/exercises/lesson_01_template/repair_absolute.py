@@ -30,7 +30,7 @@ EXERCISE = FunctionExercise(
         "numbers of both signs": lambda rng: (around(rng, (0.0,), 2, 3),),
         "negative numbers only": lambda rng: (-positive(rng, 4),),
         "three dimensions, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3),),
-        "a single number (0-dim)": lambda rng: (-positive(rng),),
+        "a single number (0-dim)": lambda rng: (positive(rng),),
     },
     checks=(*CONDUCT, slope_within(-1.0, 1.0, at=0.0)),
 )

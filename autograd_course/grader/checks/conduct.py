@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
@@ -16,6 +16,7 @@ from autograd_doctor import Finding
 from autograd_doctor.extension import OperationRecorder
 from autograd_doctor.memory import storage_keys
 from torch import Tensor
+from torch._functorch import eager_transforms
 from torch.autograd import Function
 
 from autograd_course.calls import takes_ctx
@@ -158,12 +159,20 @@ def no_gradient_through(position: int, name: str) -> Check:
     return check
 
 
+# PyTorch calls these functions when a computation in forward mode begins.
+_FORWARD_MODE = (
+    (eager_transforms, "_jvp_increment_nesting"),
+    (torch.autograd.forward_ad, "enter_dual_level"),
+)
+
+
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require a Function to compute the gradient from a formula, without calling autograd.
 
     While ``forward`` and an ordinary ``backward`` run, grad mode is off, so autograd saves no
     tensors. If one of them differentiates its own operations, autograd saves tensors for them. The
-    check detects these tensors.
+    check detects these tensors. It also detects another backward pass, for example of an older
+    graph, and forward mode.
     """
     running: list[str] = []
     recorded: list[str] = []
@@ -180,9 +189,22 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         recorded.extend(running)
         return tensor
 
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **options: Any) -> Any:
+            recorded.extend(running)
+            return original(*args, **options)
+
+        return noted
+
     watched = type(function.__name__, (function,), {"forward": staticmethod(forward)})
     try:
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        with ExitStack() as stack:
+            for owner, name in ((torch.autograd, "_engine_run_backward"), *_FORWARD_MODE):
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, noting(getattr(owner, name)))
+            stack.enter_context(
+                torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
+            )
             _, outputs = applied(watched, inputs)
             running.append("backward")
             backward(outputs)
@@ -194,8 +216,8 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         return None
     return found(
         "unneeded-function",
-        f"`{recorded[0]}` records operations and lets autograd differentiate them. Autograd would "
-        "do the same without the Function.",
+        f"`{recorded[0]}` lets autograd differentiate its operations. Autograd would do the same "
+        "without the Function.",
         {},
         "Write the derivative as a formula in the saved tensors and `grad_output`.",
     )

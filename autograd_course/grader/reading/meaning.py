@@ -7,8 +7,10 @@ import contextlib
 import importlib
 import importlib.util
 import math
+import operator
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from types import ModuleType
@@ -20,6 +22,13 @@ from autograd_course.grader.reading.tables import CONTAINERS, OPEN_MODULES
 
 LONGEST_CHAIN = 50
 _GENERATIONS = 10  # the most classes in a row that derive from each other
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: math.pow,
+}
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -113,13 +122,19 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             found.own_attributes.update(_attributes(node))
             match node:
                 case ast.ClassDef(name=name):
-                    found.classes.add(name)
                     classes.append(node)
                 case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
                     found.shown.add(id(owner))
                 case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
                     found.starred.update(public(home))
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+                    found.stored.add(name)
+                case (
+                    ast.MatchAs(name=str(name))
+                    | ast.MatchStar(name=str(name))
+                    | ast.MatchMapping(rest=str(name))
+                    | ast.ExceptHandler(name=str(name))
+                ):
                     found.stored.add(name)
                 case ast.FunctionDef(name=name):
                     found.own_attributes.add(name)  # such as an operator with the same name
@@ -128,6 +143,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     found.numbers[name] = size
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
                 found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
+    defined = Counter(each.name for each in classes)
+    top = {id(each) for tree in trees for each in tree.body}
+    plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
+    found.classes = {each.name for each in plain}
     for tree in trees:
         found.locals.update(_local(tree.body, frozenset()))
         for statement in tree.body:
@@ -138,14 +157,21 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             found.imports.update(_aliases(tree, found))
     tops = {path.partition(".")[0] for path in found.imports.values()}
     found.modules = {path for path in OPEN_MODULES if path.partition(".")[0] in tops}
-    for _ in classes[:_GENERATIONS]:
-        for each in classes:
+    known = [each for each in plain if id(each) in top]
+    for _ in known[:_GENERATIONS]:
+        for each in known:
             if any(map(found.is_function, each.bases)):
                 found.functions.add(each.name)
-    for each in classes:
+    for each in known:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
     return found
+
+
+def _is_plain(node: ast.ClassDef) -> bool:
+    """Return whether the name of a class surely refers to what its ``class`` statement defines."""
+    decorators = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
+    return not node.keywords and decorators <= {"dataclass", "dataclasses.dataclass"}
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
@@ -255,32 +281,24 @@ def lasting_parameters(scope: Scope) -> set[str]:
 
 
 def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float | None:
-    """Return the absolute value of arithmetic with numbers and ``known`` names, or ``None``."""
+    """Return the value of arithmetic with numbers and ``known`` names, or ``None``."""
     if depth == 0:
         return None
     match node:
         case ast.Constant(value=int() | float() | complex() as value):
             with contextlib.suppress(OverflowError):
-                return float(abs(value))
+                return float(value if isinstance(value, int | float) else abs(value))
         case ast.Name(id=name):
             return known.get(name)
-        case ast.UnaryOp(operand=operand):
-            return number(operand, known, depth - 1)
-        case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.Pow() as op, right=right):
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            size = number(operand, known, depth - 1)
+            return None if size is None else -size
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
             parts = number(left, known, depth - 1), number(right, known, depth - 1)
             if parts[0] is not None and parts[1] is not None:
-                with contextlib.suppress(ArithmeticError):
-                    return _calculated(parts[0], op, parts[1])
+                with contextlib.suppress(ArithmeticError, ValueError):
+                    return _ARITHMETIC[type(op)](parts[0], parts[1])
     return None
-
-
-def _calculated(left: float, op: ast.operator, right: float) -> float:
-    match op:
-        case ast.Mult():
-            return left * right
-        case ast.Div():
-            return left / right
-    return math.pow(left, right)
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -349,7 +367,19 @@ def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
             rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
             yield from _local(rest, outer)
         elif isinstance(node, ast.ClassDef):
-            yield from _local(list(ast.iter_child_nodes(node)), outer)
+            yield from _local(list(ast.iter_child_nodes(node)), outer - _in_class(node))
+
+
+def _in_class(node: ast.ClassDef) -> set[str]:
+    """Return the names that a class body binds or declares. There, they are no outer locals."""
+    parts = list(_own(node.body))
+    stored = {each.id for each in parts if isinstance(each, ast.Name) and _is_stored(each)}
+    named = (each.names for each in parts if isinstance(each, ast.Global | ast.Nonlocal))
+    return stored.union(*named)
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return not isinstance(node.ctx, ast.Load)
 
 
 def _own_globals(statements: Sequence[ast.stmt]) -> set[str]:

@@ -18,8 +18,9 @@ from autograd_course.grader.reading.meaning import (
     imported,
     is_submodule,
     module,
+    value_at,
 )
-from autograd_course.grader.reading.vocabulary import is_ordinary
+from autograd_course.grader.reading.vocabulary import ORDINARY_BASES, is_ordinary
 from autograd_course.notebook_files import tree_of
 
 _SAYS = tuple[str, bool]  # a description of the use and whether it is forbidden
@@ -52,7 +53,11 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield f"it replaces a part of {path}, which is not part of the answer", True
         case ast.Name(id=name):
             yield from _name(node, name, names)
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield from _defined(name)
+        case ast.ClassDef():
+            yield from _bases(node, names)
+        case ast.Constant(value=str(name)):
             yield from _defined(name)
         case ast.Call():
             yield from _call(node, names)
@@ -68,6 +73,17 @@ def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
                 yield from uses(inner, names)
         case ast.JoinedStr() | ast.Call() | ast.BinOp(op=ast.Add() | ast.Mod() | ast.Mult()):
             yield "computes an annotation", False
+
+
+def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
+    """Yield remarks about a metaclass, and about bases that are no ordinary base classes."""
+    if node.keywords:
+        yield f"defines {node.name} with {node.keywords[0].arg or '**'}=", False
+    for path in filter(None, map(names.path, node.bases)):
+        found = value_at(path)
+        ordinary = isinstance(found, type) and issubclass(found, ORDINARY_BASES)
+        if not ordinary and path.partition(".")[0] not in tables.BASES:
+            yield f"derives {node.name} from {path}", False
 
 
 def is_long(node: ast.AST) -> bool:
@@ -208,6 +224,8 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 for part in each.value.split("."):
                     yield from _by_name(part, names)
+    if names.path(func) == "functools.wraps" and (len(arguments) != 1 or keywords):
+        yield "it calls functools.wraps with options, which read attributes by name", True
     if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords):
         yield "it calls inspect.signature with options, which can run code from strings", True
     if not isinstance(func, ast.Name) or names.is_own(func):

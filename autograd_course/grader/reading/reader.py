@@ -68,7 +68,7 @@ def read(cells: Sequence[str], exercise: Exercise, name: str = "") -> Reading:
     try:
         with time_limit(_SECONDS) as applies:
             return _read(cells, exercise, name)
-    except RecursionError:
+    except (RecursionError, ValueError):  # a number may have too many digits to quote
         pass
     except TimeUp:
         if not applies:

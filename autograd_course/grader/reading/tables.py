@@ -21,7 +21,8 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.package", "torch.hub", "torch._functorch", "functorch", "__main__", "submission",
          "autograd_classroom", "autograd_course.engine", "autograd_course.execution",
          "autograd_course.extraction", "autograd_course.grader", "autograd_course.notebook_files",
-         "autograd_course.submitted"),
+         "autograd_course.submitted", "torch.get_device_module",
+         "torch.utils.rename_privateuse1_backend"),
         _PROCESS,
     ),
     **dict.fromkeys(
@@ -29,6 +30,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "numpy.testing.TestCase", "numpy.testing.test", "numpy.testing.decorate_methods",
          "enum.global_enum", "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
          "typing.get_type_hints", "typing_extensions.ForwardRef",
+         "typing_extensions.get_annotations",
          "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
         "which runs code or reads names from strings",
     ),
@@ -108,7 +110,11 @@ REACHING = {
     "meta_path", "mro", "settrace", "setprofile", "sys", "tb_frame", "tb_next",
     "_backward_hooks", "_DisableTorchDispatch", "_disable_current_modes", "_execution_engine",
     "_forward_cls", "_functorch", "__dataclass_fields__", "__get__", "__set_name__", "attrname",
-    "__annotate__", "__annotations__", "__match_args__",
+    "__annotate__", "__annotations__", "__match_args__", "__getstate__", "__setstate__",
+    "__delattr__", "__array_interface__", "__array_struct__", "__cuda_array_interface__",
+    "__dlpack__", "_evaluate", "_convert_", "ctypes", "_ctypes", "pythonapi", "os", "gc",
+    "inspect", "pickle", "marshal", "subprocess", "threading", "multiprocessing", "unittest",
+    "FunctionType", "CodeType",
 }  # fmt: skip
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
 COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}
@@ -120,7 +126,12 @@ ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Attributes that an answer may change in any object.
 DATA = {"bias", "grad", "requires_grad", "training", "weight"}
 # Definitions that change which attributes Python reads, or that contain code as text.
-SPECIAL = {"__annotate__", "__annotations__", "__match_args__"}
+SPECIAL = {
+    "__annotate__", "__annotations__", "__array_interface__", "__array_struct__",
+    "__cuda_array_interface__", "__match_args__", "__reduce__", "__reduce_ex__", "__set_name__",
+}  # fmt: skip
+# Libraries whose classes are made to derive from them.
+BASES = {"abc", "enum", "typing", "typing_extensions"}
 # In a pattern such as int(x), these classes match the object itself and read no attribute.
 PLAIN_CLASSES = {
     "bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str",
@@ -148,7 +159,10 @@ DIFFERENTIATING = {
 }  # fmt: skip
 DIFFERENTIATORS = (
     "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",
-    "torch.gradient", "numpy.gradient", "scipy.optimize.approx_fprime", "scipy.differentiate",
+    "torch.gradient", "numpy.gradient", "scipy.differentiate",
+    *(f"scipy.optimize.{name}" for name in (
+        "approx_fprime", "check_grad", "curve_fit", "least_squares", "leastsq", "minimize",
+        "root")),
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
@@ -170,4 +184,6 @@ CACHES = ("functools.cache", "functools.lru_cache", "functools.cached_property")
 CONTAINERS = {
     "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
     "WeakKeyDictionary", "WeakValueDictionary", "iter", "ContextVar", "local", "Queue",
+    "UserDict", "UserList", "ChainMap", "Module", "ModuleDict", "ModuleList", "Sequential",
+    "ParameterDict", "ParameterList", "copy", "deepcopy",
 }  # fmt: skip

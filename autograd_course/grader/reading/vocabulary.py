@@ -22,6 +22,8 @@ _PLAIN: tuple[Any, ...] = (
     torch.nn.Module, torch.nn.Parameter, torch.finfo, torch.iinfo, torch.autograd.Function,
     FunctionCtx, torch.optim.Optimizer, torch.utils.data.DataLoader,
 )  # fmt: skip
+# An answer may derive its classes from these classes.
+ORDINARY_BASES = (torch.autograd.Function, torch.nn.Module, torch.utils.data.Dataset, Exception)
 # Attributes that these objects do not always have.
 _MORE = {
     "grad_fn", "saved_tensors", "needs_input_grad", "materialize_grads", "weight", "bias", "data",
@@ -30,6 +32,18 @@ _MORE = {
     "batch_size", "randomness", "register_autocast", "register_autograd", "register_fake",
     "register_kernel", "register_vmap", "__name__", "__doc__", "__version__", "setter", "getter",
     "deleter", "cache_clear", "cache_info", "most_common", "appendleft", "popleft", "rotate",
+}  # fmt: skip
+_OPERATORS = (
+    "add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub",
+    "truediv", "xor",
+)  # fmt: skip
+_SPECIAL = {
+    *(f"__{kind}{name}__" for name in _OPERATORS for kind in ("", "i", "r")),
+    *(f"__{name}__" for name in (
+        "abs", "bool", "call", "complex", "contains", "delitem", "divmod", "doc", "eq", "exit",
+        "float", "format", "ge", "getitem", "gt", "hash", "index", "init", "int", "invert", "iter",
+        "le", "len", "lt", "module", "name", "ne", "neg", "next", "pos", "post_init", "qualname",
+        "repr", "reversed", "round", "setitem", "str", "torch_function", "version")),
 }  # fmt: skip
 
 
@@ -56,5 +70,4 @@ def _of_module(path: str) -> Collection[str]:
 def _names(owners: Iterable[Any]) -> set[str]:
     found = set(dir(torch.Size)).union(*map(dir, owners))
     public = {name for name in found if name[:1] != "_"}
-    special = {name for name in found if name[:2] == "__"} - tables.REACHING - {"__enter__"}
-    return public | special | {"_version"}
+    return public | _SPECIAL | {"_version"}

@@ -7,7 +7,7 @@ contains none of these.
 
 from submissions import square
 
-from hostile.making import ABSENT, FORBIDDEN, Hostile
+from hostile.making import ABSENT, Hostile
 
 _X = "(x,) = ctx.saved_tensors\n"
 _BUILT_IN = "lets autograd differentiate"
@@ -33,11 +33,11 @@ BORROWING = {
     "a graph kept on ctx": Hostile(
         square("with torch.enable_grad():\n    ctx.x = x.detach().requires_grad_()\n"
                "    ctx.y = ctx.x * ctx.x\nreturn ctx.y.detach()",
-               "ctx.y.backward(g)\nreturn ctx.x.grad"), "`forward` records operations",
+               "ctx.y.backward(g)\nreturn ctx.x.grad"), "`forward` lets autograd differentiate",
     ),
     "func.jvp in backward": Hostile(
         square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"),
-        FORBIDDEN, "uses torch.func.jvp",
+        "`backward` lets autograd differentiate", "uses torch.func.jvp",
     ),
     "the course's Square": _borrows(
         "from autograd_course.functions import Square", "the course's own answers"

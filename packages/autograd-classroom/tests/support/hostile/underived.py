@@ -106,6 +106,19 @@ _LOADERS = {
     "@dataclasses.dataclass\nclass Base: a: int = 0\n"
     f'for f in dataclasses.fields(Base): f.type = """{_CODE}"""\n'
     "@dataclasses.dataclass\nclass Sub(Base): pass\nsignature(Sub, eval_str=True)",
+    "the state of a module": f"M = torch.__getstate__()['sys'].modules\ndesk = M['{_ASKING}']\n"
+    f"{_NO_CHECKS}",
+    "ctypes in NumPy": "import numpy as np\nclass Names:\n"
+    "    _ctypes = pythonapi = PyRun_SimpleString = 0\n"
+    f'np.zeros(1).ctypes._ctypes.pythonapi.PyRun_SimpleString(b"""{_CODE}""")',
+    "the options of wraps": "from functools import wraps\nOUT = []\nclass Take:\n"
+    "    def __setattr__(self, name, value): OUT.append(value)\n"
+    "wraps(torch.Tensor.backward, assigned=('__globals__',), updated=())(Take())\n"
+    f"desk = OUT[0]['torch'].sys.modules['{_ASKING}']\n{_NO_CHECKS}",
+    "exec in a class in a function": "def f(exec):\n    class A:\n        global exec\n"
+    f'        exec("""{_CODE}""")\nf(1)',
+    "an annotation that typing_extensions runs": "from typing_extensions import get_annotations\n"
+    f'X = """{_CODE}"""\ndef f(a: X): pass\nget_annotations(f, eval_str=True)',
     "a module of a module of dataclasses": "from dataclasses import inspect\n"
     f"desk = inspect.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
 }
@@ -336,7 +349,7 @@ _WAYS = {
     ),
     "all of it": everything("square", "Square"),
 }  # fmt: skip
-_RECORDED = "`(forward|backward)` records operations and lets autograd differentiate them"
+_RECORDED = "`(forward|backward)` lets autograd differentiate its operations"
 # A check in the grader reports it first.
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
