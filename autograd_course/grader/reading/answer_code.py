@@ -1,8 +1,8 @@
 """Tell the code of an answer from code in the same cells that only tries the answer.
 
 Students often try their Function in the cell that defines it. Such code may call ``backward`` or
-register a hook. It cannot give the answer such code unnoticed: a statement that changes a name of
-the answer is part of the answer, and the reader remarks on every other way.
+register a hook. A statement that changes a name of the answer is part of the answer. The reader
+remarks on other ways in which code can reach the answer, such as a global container.
 """
 
 from __future__ import annotations
