@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -59,7 +60,8 @@ def _differentiates(path: str) -> bool:
     if any(path == each or path.startswith(f"{each}.") for each in tables.DIFFERENTIATORS):
         return True
     found = value_at(path)
-    return found is not None and any(found is value_at(each) for each in tables.DIFFERENTIATORS)
+    loaded = (each for each in tables.DIFFERENTIATORS if each.rpartition(".")[0] in sys.modules)
+    return found is not None and any(found is value_at(each) for each in loaded)
 
 
 def steps(node: ast.AST, names: Meaning) -> Iterator[str]:

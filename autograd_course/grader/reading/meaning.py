@@ -155,6 +155,8 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
             found.imports.update(_aliases(tree, found))
+    for path in {*found.imports.values()} & OPEN_MODULES:
+        _loaded(path)  # its classes tell which attributes are ordinary
     tops = {path.partition(".")[0] for path in found.imports.values()}
     found.modules = {path for path in OPEN_MODULES if path.partition(".")[0] in tops}
     known = [each for each in plain if id(each) in top]

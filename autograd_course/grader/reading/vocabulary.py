@@ -6,15 +6,16 @@ attribute, unless the answer defines it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch.autograd.function import FunctionCtx
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import module
 
 _PLAIN: tuple[Any, ...] = (
     str, bytes, int, float, complex, list, tuple, dict, set, frozenset, range, slice, object,
@@ -57,12 +58,17 @@ def _ordinary() -> Collection[str]:
     return _names(_PLAIN) | _MORE
 
 
-@cache
 def _of_module(path: str) -> Collection[str]:
-    """Return the attributes of the public classes in a module that answers may use."""
-    found = module(path) if path in tables.OPEN_MODULES and path != "torch" else None
-    if found is None:
-        return frozenset()
+    """Return the attributes of the public classes in a module that answers may use.
+
+    Importing a module takes long, so a module counts only if Python has imported it.
+    """
+    found = sys.modules.get(path) if path in tables.OPEN_MODULES and path != "torch" else None
+    return frozenset() if found is None else _of_classes(found)
+
+
+@cache
+def _of_classes(found: ModuleType) -> Collection[str]:
     public = [value for name, value in vars(found).items() if name[:1] != "_"]
     return _names(value for value in public if isinstance(value, type))
 
