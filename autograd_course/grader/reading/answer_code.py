@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from autograd_course.extraction.statements import Statement
 from autograd_course.grader.reading import tables
+from autograd_course.grader.reading.meaning import root
 
 # Reading these attributes of a class passes nothing from other code to the class.
 _HARMLESS = {"apply", "backward", "forward", "jvp", "vmap", "setup_context", "__name__", "__doc__"}
@@ -84,15 +85,8 @@ def _changed(node: ast.AST) -> Iterator[str]:
                 ast.Attribute(ctx=ast.Store() | ast.Del())
                 | ast.Subscript(ctx=ast.Store() | ast.Del())
             ):
-                yield from _root(part)
+                yield root(part)
             case ast.Call(func=ast.Attribute(attr=name) as method) if name in tables.MUTATING:
-                yield from _root(method)
+                yield root(method)
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.Name(id=name), *_]):
                 yield name
-
-
-def _root(node: ast.expr) -> Iterator[str]:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    if isinstance(node, ast.Name):
-        yield node.id

@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import Meaning, canonical, number, value_at
+from autograd_course.grader.reading.meaning import (
+    Meaning,
+    bound_in,
+    canonical,
+    number,
+    value_at,
+)
 
 
 def hooks(node: ast.AST) -> Iterator[str]:
     """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
-    if isinstance(node, ast.ClassDef) and "apply" in _attributes(node):
+    if isinstance(node, ast.ClassDef) and "apply" in bound_in(node.body):
         yield f"its class {node.name} defines apply, so your backward may never run"
     if isinstance(node, ast.Attribute) and node.attr == "apply" and isinstance(node.ctx, ast.Store):
         yield "it sets apply, so your backward may never run"
@@ -72,32 +78,13 @@ def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
             | ast.AugAssign(op=ast.Div(), value=right)
             | ast.Call(func=ast.Attribute(attr="div" | "div_" | "true_divide"), args=[*_, right])
         ):
-            value = number(right, names.numbers)
-            size = None if value is None else abs(value)
+            size = number(right, names.numbers)
         case ast.BinOp(op=ast.Pow(), left=left, right=right) if number(right, {}) == -1:
-            value = number(left, names.numbers)
-            size = None if value is None else abs(value)
+            size = number(left, names.numbers)
         case _:
             return
-    if size is not None and 0 < size <= tables.SMALL:
+    if size is not None and 0 < abs(size) <= tables.SMALL:
         yield f"divides by {ast.unparse(right)}, as a finite difference does"
-
-
-def _attributes(node: ast.ClassDef) -> set[str]:
-    """Return the names that a class body binds, in any way."""
-    found: set[str] = set()
-    left: list[ast.AST] = [*node.body]
-    while left:
-        match part := left.pop():
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found.add(name)
-                continue
-            case ast.ClassDef(name=name) | ast.alias(asname=str(name)) | ast.alias(name=name):
-                found.add(name)
-            case ast.Name(id=name, ctx=ast.Store()) | ast.MatchAs(name=str(name)):
-                found.add(name)
-        left.extend(ast.iter_child_nodes(part))
-    return found
 
 
 def _named(node: ast.AST) -> Iterator[str]:

@@ -247,8 +247,12 @@ def _loaded(path: str) -> ModuleType | None:
 
 def bindings(scope: Scope) -> set[str]:
     """Return the names that a function binds. Names in nested functions are not included."""
-    names = {arg.arg for arg in _arguments(scope)}
-    body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
+    return ({arg.arg for arg in _arguments(scope)} | bound_in(_body(scope))) - declared(scope)
+
+
+def bound_in(body: Sequence[ast.AST]) -> set[str]:
+    """Return the names that the body of a function or class binds, including declared ones."""
+    names: set[str] = set()
     own = list(_own(body))
     fleeting = {
         id(name)
@@ -267,14 +271,21 @@ def bindings(scope: Scope) -> set[str]:
             names.update(name for name, _ in imported(node))
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             names.add(node.name)
-    return names - declared(scope)
+    return names
 
 
-def declared(scope: Scope) -> set[str]:
-    """Return the names that a function declares as global or nonlocal."""
-    body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
-    found = [node.names for node in _own(body) if isinstance(node, ast.Global | ast.Nonlocal)]
+def declared(scope: Scope | ast.ClassDef) -> set[str]:
+    """Return the names that a function or class declares as global or nonlocal."""
+    nodes = _own(_body(scope))
+    found = [node.names for node in nodes if isinstance(node, ast.Global | ast.Nonlocal)]
     return {name for names in found for name in names}
+
+
+def root(node: ast.AST) -> str:
+    """Return the name at which a chain of attributes and items begins, or ``""``."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
@@ -364,24 +375,17 @@ def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
         if isinstance(node, ast.Name) and node.id in outer:
             yield id(node)
         if isinstance(node, Scope):
-            inner = [node.body] if isinstance(node, ast.Lambda) else node.body
+            inner = _body(node)
             yield from _local(inner, (outer - declared(node)) | bindings(node))
             rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
             yield from _local(rest, outer)
         elif isinstance(node, ast.ClassDef):
-            yield from _local(list(ast.iter_child_nodes(node)), outer - _in_class(node))
+            visible = outer - bound_in(node.body) - declared(node)
+            yield from _local(list(ast.iter_child_nodes(node)), visible)
 
 
-def _in_class(node: ast.ClassDef) -> set[str]:
-    """Return the names that a class body binds or declares. There, they are no outer locals."""
-    parts = list(_own(node.body))
-    stored = {each.id for each in parts if isinstance(each, ast.Name) and _is_stored(each)}
-    named = (each.names for each in parts if isinstance(each, ast.Global | ast.Nonlocal))
-    return stored.union(*named)
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
+def _body(scope: Scope | ast.ClassDef) -> Sequence[ast.AST]:
+    return [scope.body] if isinstance(scope, ast.Lambda) else scope.body
 
 
 def _own_globals(statements: Sequence[ast.stmt]) -> set[str]:

@@ -12,6 +12,7 @@ from autograd_course.grader.reading.meaning import (
     bindings,
     declared,
     lasting_parameters,
+    root,
 )
 
 _Use = tuple[ast.AST, str, bool]
@@ -59,7 +60,7 @@ class _Stored:
         for node in nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if self._lasts(value, local, lasting) and self._root(value):
+                    if self._lasts(value, local, lasting) and root(value):
                         lasting |= {name}
         for node in nodes:
             yield from self._stores(node, local, lasting)
@@ -78,17 +79,17 @@ class _Stored:
                 ast.Attribute(ctx=ast.Store() | ast.Del())
                 | ast.Subscript(ctx=ast.Store() | ast.Del())
             ) if self._lasts(node, local, lasting):
-                yield node, f"it changes {self._root(node)}, {_WHY}", True
+                yield node, f"it changes {root(node)}, {_WHY}", True
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if self._lasts(
                 owner, local, lasting
             ) and (name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")):
-                yield node, f"it changes {self._root(owner)}, {_WHY}", True
+                yield node, f"it changes {root(owner)}, {_WHY}", True
             case ast.Call(func=ast.Name(id="setattr"), args=[owner, *_]) if self._lasts(
                 owner, local, lasting
             ):
-                yield node, f"it changes {self._root(owner)}, {_WHY}", True
+                yield node, f"it changes {root(owner)}, {_WHY}", True
             case ast.keyword(arg="out", value=value) if self._lasts(value, local, lasting):
-                yield node, f"it changes {self._root(value)}, {_WHY}", True
+                yield node, f"it changes {root(value)}, {_WHY}", True
             case ast.Call(func=ast.Name(id="setattr"), args=[ast.Call(), *_]):
                 yield node, f"it changes a class, {_WHY}", True
             case ast.Name(id=name, ctx=ast.Load()) if name in self.names.data - local:
@@ -113,17 +114,14 @@ class _Stored:
 
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
         """Return whether an attribute or item chain begins at an object that outlives the call."""
-        root = self._root(node)
-        if not root or root in self.names.imports:
+        first = root(node)
+        if not first or first in self.names.imports:
             return False
-        if root in lasting:
+        if first in lasting:
             return True
-        return root not in local and root in self.names.data | self.names.defined | self.names.bound
-
-    def _root(self, node: ast.expr) -> str:
-        while isinstance(node, ast.Attribute | ast.Subscript):
-            node = node.value
-        return node.id if isinstance(node, ast.Name) else ""
+        return (
+            first not in local and first in self.names.data | self.names.defined | self.names.bound
+        )
 
 
 def _hides(value: ast.AST) -> bool:

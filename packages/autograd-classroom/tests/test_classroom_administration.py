@@ -87,7 +87,7 @@ def test_a_roster_is_read_with_the_columns_of_its_site(
         ("name,id\nAnn,1\nBob,1\n", "two students have the id 1"),
         ("name,email\nAnn,a@b\nBob,A@B\n", "two students have the email A@B"),
         ("name\nAnn\nAnn\n", "two students have the name Ann"),
-        ("name,id,group\nAnn,1,x\n\n,,y\n", "line 4 names nobody"),
+        ("name,id,group\nAnn,1,x\n\n,,y\n", "line 4 has no name, no id and no e-mail address"),
         ("name,id\nAnn,1\nBöll, Bob,2\n", "line 3 has 3 fields, .* 2 column names: put a field"),
         ("name;id\nBöll; Bob;2\n", 'a field that contains ";" in quotes'),
         ("name,id\n", "it names no students"),

@@ -205,7 +205,7 @@ def test_an_unknown_name_is_told_with_near_names_or_else_with_the_known_ones(
         (("anna", SQUARE, "--points", "1"), "no student 'anna'; the nearest names are Anna-Maria,"),
         (("zzz", SQUARE, "--points", "1"), "'zzz'; the known names are Anna-Maria, ann, eve."),
         (("ann", "sqare", "--points", "1"), f"'sqare'; the nearest name is {SQUARE}."),
-        (("ann", "snake", "--points", "1"), "nobody has handed in the exercise 'snake'"),
+        (("ann", "snake", "--points", "1"), "no student has handed in the exercise 'snake'"),
         (("ann", SQUARE, "--points", "7"), f"{SQUARE} is not worth 7: give a number from 0 to 1."),
         (("ann", SQUARE, "--points", "+1"), "+1 does not add points: give a number for the total"),
         (("ann", SQUARE, "--points", "one"), "'one' is not a number: give a number such as 0.5."),

@@ -104,7 +104,7 @@ def _people(text: str) -> Roster:
         person = Person(**found)
         if not person.label:
             raise RosterError(
-                f"line {line} names nobody: give it a name, an id or an e-mail address."
+                f"line {line} has no name, no id and no e-mail address: add one of them."
             )
         if "Points Possible" not in person.name:  # the second row of a Canvas export
             people.append(person)

@@ -84,4 +84,4 @@ def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Sco
     if exercise in ids and (row := connection.execute(query, (exercise,)).fetchone()):
         lesson, title, possible = row
         return Score(student, exercise, "", 0.0, lesson=lesson, title=title, possible=possible)
-    raise SettlingError(f"nobody has handed in the exercise {exercise!r}{near(exercise, ids)}.")
+    raise SettlingError(f"no student has handed in the exercise {exercise!r}{near(exercise, ids)}.")
