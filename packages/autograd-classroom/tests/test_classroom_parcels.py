@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,6 +138,27 @@ def test_a_process_with_the_worker_alone_opens_each_parcel(
     )
 
     assert (said.returncode, said.stdout.strip()) == (0, "[]"), said.stderr
+
+
+_WARMED = """
+import sys
+from autograd_classroom.worker.inside import only_inside
+only_inside()
+from autograd_classroom.worker import main_loop, warming
+warming.warm()
+print(*sorted(name for name in sys.modules if name.startswith("autograd_doctor.")))
+"""
+
+
+def test_the_worker_imports_no_part_of_the_doctor_that_judges() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", _WARMED], capture_output=True, text=True, check=True
+    )
+
+    loaded = said.stdout.split()
+    assert "autograd_doctor._probes.core" in loaded
+    judging = r"autograd_doctor\.(_rules|_judge|_reference|_pipeline|_vetting|_repair\.search|api)"
+    assert [name for name in loaded if re.match(judging, name)] == []
 
 
 def test_what_is_kept_out_is_refused_wherever_it_lies() -> None:

@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autograd_doctor._collect import Sampler
     from autograd_doctor._declaration import declare
     from autograd_doctor._pages import Explanation, explain
-    from autograd_doctor._pipeline import Sampler
     from autograd_doctor._probes import Level
     from autograd_doctor._programs.examination import Recording, recording
     from autograd_doctor._rules import RULES, Rule
@@ -75,7 +75,7 @@ _MODULES = (
     "program",
     "repair",
     "_pages",
-    "_pipeline",
+    "_collect",
     "_probes",
     "_programs.examination",
     "_rules",

@@ -12,7 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autograd_doctor._collect import changed_numbers, kinks_in
+from autograd_doctor._inputs import hides_mistakes
 from autograd_doctor._numerics.projection import projections_agree
+from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._probes import ALWAYS, PROBES, Level
 from autograd_doctor._reference import SHORT, in_16_bits
 from autograd_doctor._rules import RULES
@@ -236,3 +239,60 @@ def _compared(evidence: Evidence, slot: int) -> bool:
         return True
     expected = evidence.values.expected.get(RANDOM)
     return expected is not None and not bool(torch.isnan(expected[slot].value).all())
+
+
+def avoided_kinks(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence for each input whose elements ``diagnose`` moved away from a kink."""
+    for position, kinks in zip(evidence.wanted, kinks_in(evidence), strict=False):
+        if len(kinks) and structure_of(evidence.inputs[position]) is None:
+            total = evidence.inputs[position].numel()
+            yield (
+                f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
+                f"{len(kinks)} of its {total} elements, so these were moved slightly"
+            )
+
+
+def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence for each input whose structure ``diagnose`` kept in all variations."""
+    words = {name: words for each in seen for name, words in each.values.structures.items()}
+    unread = {name for each in seen for name in each.values.unread}
+    for name, structure in words.items():
+        said = f"`{name}` only for changes that keep the structure of your example ({structure})"
+        if name in unread:
+            said += (
+                "; `forward` does not read the other elements, so their gradient should be 0, but "
+                "it is not"
+            )
+        yield said
+
+
+def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence if an inexact forward made the comparison of gradients inexact."""
+    if off := max(evidence.values.inexact for evidence in seen):
+        yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
+
+
+def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence for each value that is the same in all inputs and may hide a mistake.
+
+    Integers and masks keep the values of the example, because other values may be invalid.
+    """
+    example = seen[0]
+    changed = {name for each in seen for name in changed_numbers(example, each)}
+    for position, value in enumerate(example.inputs):
+        if hides_mistakes(value) and (name := example.name(position)) not in changed:
+            what = "term with" if value == 0 else "factor"
+            yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
+        if isinstance(value, Tensor) and value.numel() > 1 and (what := _too_regular(value)):
+            yield f"`{example.name(position)}` only {what}"
+
+
+def _too_regular(value: Tensor) -> str:
+    """Explain how the values of a mask or an index may hide a mistake, or return ``""``."""
+    if value.dtype == torch.bool:
+        every = value.all().item()
+        return f"with {every} everywhere" if every or not value.any() else ""
+    whole = not value.is_floating_point() and not value.is_complex()
+    if whole and value.unique().numel() == value.numel():
+        return "without equal values, so a sum at a repeated index does not show"
+    return ""

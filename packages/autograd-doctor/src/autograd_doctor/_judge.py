@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
@@ -41,6 +44,37 @@ def judge(
             errors |= {rule.name, rule.family}
             explained.update(rule.explains)
     return tuple(sorted(found, key=lambda finding: RANK[finding.severity]))
+
+
+def judge_evidence(
+    evidence: Evidence,
+    *,
+    reference: Callable[..., Any] | None = None,
+    surrogate: Callable[..., Any] | None = None,
+    intentional: Collection[str] = (),
+    skip_rules: Collection[str] = (),
+    seed: int = 0,
+) -> tuple[Finding, ...]:
+    """Add the expected gradients to evidence, and apply all rules.
+
+    Args:
+        evidence: The result of :func:`~.extension.collect_evidence` for one call.
+        reference: As for :func:`~autograd_doctor.diagnose`.
+        surrogate: As for :func:`~autograd_doctor.diagnose`.
+        intentional: As for :func:`~autograd_doctor.diagnose`.
+        skip_rules: The names of the rules to skip.
+        seed: The seed that you passed to :func:`~.extension.collect_evidence`.
+
+    Returns:
+        The findings, starting with the root cause. No second run has confirmed them; see
+        :func:`~.extension.conclude`.
+
+    Raises:
+        CannotDiagnoseError: The reference or surrogate raises an error on these inputs, or its
+            outputs cannot be compared.
+    """
+    with preserve_global_state(seed):  # a reference may draw random numbers or warn
+        return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:

@@ -23,7 +23,7 @@ A diagnosis takes twelve steps:
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
     ways and compare the results.
-8.  The pipeline repeats steps 3 to 6 on other inputs (``examine_samples``). These inputs come from
+8.  ``_collect`` repeats steps 3 to 6 on other inputs (``examine_samples``). These inputs come from
     the ``sampler`` or are variations of the example: singular elements, other numbers, and other
     tensors.
 9.  ``_reference`` adds the expected gradients. They come from autograd on the reference or
@@ -50,362 +50,28 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
 
-from autograd_doctor._coverage import nothing_compared
+from autograd_doctor._collect import Sampler, changed_numbers, examine_case, examine_samples
+from autograd_doctor._coverage import avoided_kinks, nothing_compared
 from autograd_doctor._declaration import declaration_of
-from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.inner_calls import calls_in
-from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, Subject, subject_of
-from autograd_doctor._inputs import (
-    all_in_double,
-    beside,
-    hides_mistakes,
-    own_dtypes,
-    require_dense,
-    singular,
-    varied,
-    wanted,
-    with_other_numbers,
-)
 from autograd_doctor._judge import RANK, judge
-from autograd_doctor._numerics.structure import structure_of
-from autograd_doctor._numerics.tensors import as_tuple, is_float, is_plain
+from autograd_doctor._numerics.tensors import is_float, is_plain
 from autograd_doctor._probes import (
-    ALWAYS,
-    EXPLAINING,
     ONLY_OF_A_CALLABLE,
     Level,
     Probe,
     probes_for,
 )
-from autograd_doctor._probes.core import choose_precision, probe
+from autograd_doctor._probes.core import choose_precision
 from autograd_doctor._reference import establish
 from autograd_doctor._rules import RULES
-from autograd_doctor._safe_repr import first_line
 from autograd_doctor.card import may_be_intended
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import BackwardInside, Evidence, Failure
+from autograd_doctor.evidence import BackwardInside, Evidence
 from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
-
-# --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, as the caller would run them.
-# --------------------------------------------------------------------------------------------------
-
-
-def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
-    """Run forward and backward once on copies of the caller's example, in the example's own dtypes.
-
-    Ignore errors in these passes, because the diagnosis reports them.
-    """
-    given = [value.detach() if isinstance(value, Tensor) else value for value in args]
-    session = Session(subject, given, wanted(args), seed)
-
-    def both() -> None:
-        outputs = [out for out in session.run(watched=False).floats if out.requires_grad]
-        torch.autograd.backward(outputs, [torch.ones_like(out) for out in outputs])
-
-    with suppress(CannotDiagnoseError):
-        attempt(both)
-
-
-# --------------------------------------------------------------------------------------------------
-# Probe a subject on the caller's example and on similar inputs.
-# --------------------------------------------------------------------------------------------------
-
-Sampler = Callable[[torch.Generator], Sequence[Any]]
-
-SAMPLES = 2  # sampled inputs, in addition to the example
-DRAWS = 2  # variations to try, because the first may lie outside the domain
-
-
-def examine_samples(
-    subject: Subject,
-    args: Sequence[Any],
-    sampler: Sampler | None,
-    seed: int,
-    extra_probes: Sequence[Probe] | None = (),
-    *,
-    any_output: bool,
-    intentional: Collection[str] = (),
-) -> list[Evidence]:
-    """Return evidence from the example, then from sampled inputs or variations of the example.
-
-    The ``extra_probes`` and the checks in other dtypes run only on the example. If ``extra_probes``
-    is ``None``, both are skipped. A nan output raises :class:`CannotDiagnoseError`, because the
-    expected gradient is then unknown. For calls with a reference, ``any_output`` allows nan
-    outputs.
-    """
-    example = _probe(subject, args, seed, extra_probes, intentional=intentional)
-    if (failed := example.forward.failure) and failed.runs_in_own_dtype:
-        return [example]  # evidence on float64 copies is useless for this Function
-    evidence = [example]
-    evidence += [
-        _probe(subject, case, seed, intentional=intentional)
-        for case in _sampled(sampler, len(args), seed)
-    ]
-    if not any_output:
-        _require_numbers(evidence)
-    if sampler:
-        return evidence
-    evidence += _singular(subject, args, seed, intentional)
-    evidence += _other_numbers(subject, args, seed, evidence[0], intentional)
-    return evidence + _variation(subject, args, seed, evidence[0], intentional)
-
-
-def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input whose elements ``diagnose`` moved away from a kink."""
-    for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
-        if len(kinks) and structure_of(evidence.inputs[position]) is None:
-            total = evidence.inputs[position].numel()
-            yield (
-                f"`{evidence.name(position)}` near kinks: `forward` is not differentiable at "
-                f"{len(kinks)} of its {total} elements, so these were moved slightly"
-            )
-
-
-def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each input whose structure ``diagnose`` kept in all variations."""
-    words = {name: words for each in seen for name, words in each.values.structures.items()}
-    unread = {name for each in seen for name in each.values.unread}
-    for name, structure in words.items():
-        said = f"`{name}` only for changes that keep the structure of your example ({structure})"
-        if name in unread:
-            said += (
-                "; `forward` does not read the other elements, so their gradient should be 0, but "
-                "it is not"
-            )
-        yield said
-
-
-def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence if an inexact forward made the comparison of gradients inexact."""
-    if off := max(evidence.values.inexact for evidence in seen):
-        yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
-
-
-def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each value that is the same in all inputs and may hide a mistake.
-
-    Integers and masks keep the values of the example, because other values may be invalid.
-    """
-    example = seen[0]
-    changed = {name for each in seen for name in changed_numbers(example, each)}
-    for position, value in enumerate(example.inputs):
-        if hides_mistakes(value) and (name := example.name(position)) not in changed:
-            what = "term with" if value == 0 else "factor"
-            yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
-        if isinstance(value, Tensor) and value.numel() > 1 and (what := _too_regular(value)):
-            yield f"`{example.name(position)}` only {what}"
-
-
-def _too_regular(value: Tensor) -> str:
-    """Explain how the values of a mask or an index may hide a mistake, or return ``""``."""
-    if value.dtype == torch.bool:
-        every = value.all().item()
-        return f"with {every} everywhere" if every or not value.any() else ""
-    whole = not value.is_floating_point() and not value.is_complex()
-    if whole and value.unique().numel() == value.numel():
-        return "without equal values, so a sum at a repeated index does not show"
-    return ""
-
-
-def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
-    """Map the name of each number that differs from the example's to its old and new values.
-
-    The result is empty if a tensor differs too.
-    """
-    numbers = {}
-    for position, pair in enumerate(zip(example.inputs, evidence.inputs, strict=True)):
-        if isinstance(pair[0], Tensor):
-            if not torch.equal(*pair):
-                return {}
-        elif hides_mistakes(pair[0]) and pair[0] != pair[1]:
-            numbers[example.name(position)] = pair
-    return numbers
-
-
-def _probe(
-    subject: Subject,
-    case: Sequence[Any],
-    seed: int,
-    extra_probes: Sequence[Probe] | None = None,
-    differences: bool = True,
-    own: Sequence[torch.dtype | None] = (),
-    intentional: Collection[str] = (),
-    explained: bool = True,
-) -> Evidence:
-    """Return evidence from one case.
-
-    Without extra probes, examine only the gradients and their values.
-
-    If ``explained`` is false, the evidence shows whether a gradient is wrong, but not why. ``own``
-    holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
-    """
-    own = own or own_dtypes(case)
-    places = wanted(case)
-    values = all_in_double(case, own)
-    always = [probe for probe in ALWAYS if explained or probe not in EXPLAINING]
-    probes, thorough = (*always, *(extra_probes or ())), extra_probes is not None
-    seen = probe(
-        subject,
-        values,
-        places,
-        seed,
-        probes,
-        own_dtypes=own,
-        intentional=intentional,
-        in_other_dtypes=thorough,
-        differences=differences,
-    )
-    subject.begin(())
-    return seen
-
-
-def as_given(rng: torch.Generator) -> tuple[Any, ...]:
-    """Tell :func:`~autograd_doctor.diagnose` to examine only the example, if it is the ``sampler``.
-
-    Args:
-        rng: The generator from which a sampler draws.
-
-    Returns:
-        Nothing, because ``diagnose`` never calls this function.
-
-    Raises:
-        NotImplementedError: Always.
-    """
-    raise NotImplementedError("as_given draws no inputs")
-
-
-def _sampled(sampler: Sampler | None, count: int, seed: int) -> list[tuple[Any, ...]]:
-    if sampler is None or sampler is as_given:
-        return []
-    rng = generator(seed, Stream.SAMPLES)
-    return [_draw_sample(sampler, count, rng) for _ in range(SAMPLES)]
-
-
-def _draw_sample(sampler: Sampler, count: int, rng: torch.Generator) -> tuple[Any, ...]:
-    try:
-        case = as_tuple(sampler(rng))
-    except USERS as error:
-        raise CannotDiagnoseError(
-            f"the sampler raised {type(error).__name__}: {first_line(error)}"
-        ) from error
-    if len(case) != count:
-        raise CannotDiagnoseError(
-            f"the sampler drew {len(case)} inputs, but the example has {count}."
-        )
-    require_dense(case)
-    return case
-
-
-def _variation(
-    subject: Subject,
-    args: Sequence[Any],
-    seed: int,
-    example: Evidence,
-    intentional: Collection[str],
-) -> list[Evidence]:
-    """Return evidence from random inputs like the example's, if ``forward`` is defined for them.
-
-    If ``forward`` has a kink at the example, the random inputs lie close to the kink, but not on
-    it.
-    """
-    rng = generator(seed, Stream.VARIATIONS)
-    kinks = dict(zip(example.wanted, _kinks(example), strict=False))
-    for _ in range(DRAWS):
-        case = [beside(v, kinks.get(i), rng) for i, v in enumerate(varied(args, rng))]
-        evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-        if not evidence.forward.failure and not _nan_output(evidence):
-            return [evidence]
-    return []
-
-
-def _singular(
-    subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
-) -> list[Evidence]:
-    """Return evidence from the example with zeros, ones and equal elements, if its range allows
-    them.
-    """
-    case = singular(args, generator(seed, Stream.SINGULAR))
-    pairs = zip(args, case, strict=True)
-    if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
-        return []
-    evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-    return [evidence] if _is_defined(evidence) else []
-
-
-def _other_numbers(
-    subject: Subject,
-    args: Sequence[Any],
-    seed: int,
-    example: Evidence,
-    intentional: Collection[str],
-) -> list[Evidence]:
-    """If the Function accepts other numbers, return evidence from the example with other numbers.
-
-    If only ``backward`` depends on a number, the diagnosis assumes that the number is a deliberate
-    choice and does not change it. Examples are the strength of a gradient reversal and a small
-    number that keeps a gradient finite.
-    """
-    case = with_other_numbers(args)
-    for position, (one, other) in enumerate(zip(args, case, strict=True)):
-        if one is not other and not _matters(subject, example, position, other, seed):
-            case = (*case[:position], one, *case[position + 1 :])
-    if not any(one is not other for one, other in zip(args, case, strict=True)):
-        return []
-    evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
-    direct = evidence.contract.direct
-    failed = direct is not None and direct.failure is not None
-    return [evidence] if _is_defined(evidence) and not failed else []
-
-
-def _matters(subject: Subject, example: Evidence, position: int, number: float, seed: int) -> bool:
-    """Return whether another number for one argument changes the outputs of ``forward``."""
-    args = [*example.inputs]
-    args[position] = number
-    run = attempt(lambda: Session(subject, args, (), seed).run(watched=False))
-    if isinstance(run, Failure):
-        return True
-    before = example.forward.outputs
-    return len(run.tensors) != len(before) or not all(
-        one.shape == other.shape and torch.equal(one, other)
-        for one, other in zip(run.tensors, before, strict=True)
-    )
-
-
-def _is_defined(evidence: Evidence) -> bool:
-    """Return whether ``forward`` ran without an error and returned only finite values."""
-    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
-    return finite and not evidence.forward.failure
-
-
-def _kinks(evidence: Evidence) -> Iterator[Tensor]:
-    """For each wanted input, yield the flat indices at which ``forward`` has a kink."""
-    for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
-        pairs = 2 if evidence.inputs[position].is_complex() else 1
-        yield (columns.index[~columns.smooth] // pairs).unique()
-
-
-def _require_numbers(evidence: Sequence[Evidence]) -> None:
-    """Raise an error if ``forward`` returns nan, because the expected gradient is then unknown."""
-    for seen in evidence:
-        if place := _nan_output(seen):
-            raise CannotDiagnoseError(
-                f"forward of {seen.subject} returned nan ({place}): pass inputs inside its "
-                "domain, or pass a reference= that defines the right values there."
-            )
-
-
-def _nan_output(evidence: Evidence) -> str:
-    """Return the output and the index of the first nan that ``forward`` returns, or ``""``."""
-    for k, output in enumerate(evidence.forward.outputs):
-        if is_float(output) and bool(torch.isnan(output).any()):
-            return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
-    return ""
-
 
 # --------------------------------------------------------------------------------------------------
 # Combine the findings from several inputs into one verdict, and confirm it with a second run.
@@ -738,7 +404,7 @@ class Case:
 
     def collect_values(self, seed: int, *, explained: bool = True) -> list[Evidence]:
         """Return evidence from the example, limited to the gradients and their values."""
-        seen = _probe(
+        seen = examine_case(
             self.subject, self.args, seed, intentional=self.intentional, explained=explained
         )
         return [establish(seen, self.reference, self.surrogate, seed)]
@@ -793,7 +459,7 @@ class Case:
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 inner = choose_precision(inner, call.args, seed)
-                evidence = _probe(
+                evidence = examine_case(
                     inner,
                     call.args,
                     seed,

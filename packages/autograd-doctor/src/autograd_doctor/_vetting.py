@@ -18,13 +18,13 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 import torch
 from torch import Tensor
 
+from autograd_doctor._collect import changed_numbers
 from autograd_doctor._execution.isolation import generator
 from autograd_doctor._execution.passes import sample_cotangents
 from autograd_doctor._inputs import in_double, wanted, with_other_numbers
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, witness
 from autograd_doctor._numerics.tensors import as_tuple, is_float, same_bytes
-from autograd_doctor._pipeline import changed_numbers
 from autograd_doctor._probes.core import cotangents
 from autograd_doctor._reference import Declared, establish
 from autograd_doctor.errors import UnfitEvidenceError

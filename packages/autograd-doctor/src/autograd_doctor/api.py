@@ -13,8 +13,18 @@ from typing import Any
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_doctor._collect import (
+    Sampler,
+    capture_state,
+    ordinary_pass,
+    report_own_faults,
+)
 from autograd_doctor._coverage import (
+    avoided_kinks,
+    blind_spots,
+    coarse_values,
     examined,
+    kept_structures,
     unexamined,
     without_cpu,
     without_half,
@@ -23,14 +33,13 @@ from autograd_doctor._coverage import (
 )
 from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
-from autograd_doctor._execution.captured_state import CapturedState
 from autograd_doctor._execution.inner_calls import calls_in_backward
 from autograd_doctor._execution.isolation import (
     one_thread_if_small,
     preserve_global_state,
     show_output_once,
 )
-from autograd_doctor._execution.session import Session, Subject, subject_of
+from autograd_doctor._execution.session import Session, subject_of
 from autograd_doctor._inputs import (
     all_in_double,
     require_dense,
@@ -51,24 +60,14 @@ from autograd_doctor._pipeline import (
     VALUE_FAMILIES,
     Case,
     Conclusion,
-    Sampler,
-    avoided_kinks,
-    blind_spots,
-    coarse_values,
     conclude,
-    examine_samples,
     has_error,
-    kept_structures,
-    ordinary_pass,
 )
-from autograd_doctor._probes import Level, probes_for
+from autograd_doctor._probes import Level
 from autograd_doctor._probes.core import agrees_for, choose_precision
-from autograd_doctor._repair.elsewhere import answers_to
-from autograd_doctor._repair.runner import Question
 from autograd_doctor._repair.verification import find_clue, find_repair, with_search
 from autograd_doctor._report.five_steps import steps_of
 from autograd_doctor._rules import RULES
-from autograd_doctor._safe_repr import first_line
 from autograd_doctor.diagnosis import Diagnosis
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import RANDOM, Evidence
@@ -178,9 +177,9 @@ def diagnose(
     require_eager(fn=fn, reference=reference, surrogate=surrogate)
     require_dense(args)
     require_room(args)
-    with _report_own_faults(), paused():
+    with report_own_faults(), paused():
         prepare()
-        subject = _capture_state(subject_of(fn, len(args)), args, reference, surrogate, sampler)
+        subject = capture_state(subject_of(fn, len(args)), args, reference, surrogate, sampler)
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
         with (
             preserve_global_state(seed),
@@ -240,7 +239,7 @@ def _inside_backward(
         function, args = call.function, call.args
         if declaration_of(function):
             continue
-        subject = _capture_state(subject_of(function, len(args)), args)
+        subject = capture_state(subject_of(function, len(args)), args)
         inner = Case(subject, args, None, None, None, (), "standard", False)
         with (
             preserve_global_state(seed),
@@ -377,69 +376,6 @@ def assert_gradients(
     return diagnosis
 
 
-def collect_evidence(
-    fn: Examinable,
-    inputs: Sequence[Any],
-    *,
-    double_backward: bool | None = None,
-    sampler: Sampler | None = None,
-    thorough: bool = True,
-    seed: int = 0,
-    time_limit: float = 30.0,
-) -> list[Evidence]:
-    """Run a Function as :func:`diagnose` does, and return the observations without judging them.
-
-    Args:
-        fn: As for :func:`diagnose`.
-        inputs: The arguments of one example call.
-        double_backward: As for :func:`diagnose`.
-        sampler: As for :func:`diagnose`.
-        thorough: ``False`` examines only gradients and their values.
-        seed: As for :func:`diagnose`.
-        time_limit: As for :func:`diagnose`.
-
-    Returns:
-        Evidence from the example, followed by evidence from other inputs. It does not
-        contain the expected gradients. The judge computes them from a reference or by finite
-        differences.
-
-    Raises:
-        CannotDiagnoseError: As for :func:`diagnose`.
-    """
-    with _report_own_faults(), paused():
-        prepare()
-        subject = _capture_state(subject_of(fn, len(inputs)), inputs)
-        extra_probes = probes_for("standard", double_backward) if thorough else None
-        with preserve_global_state(seed), subject.around.borrow(), passes_within(time_limit):
-            subject = choose_precision(subject, inputs, seed)
-            return examine_samples(subject, inputs, sampler, seed, extra_probes, any_output=True)
-
-
-def run_edits(
-    fn: type[Function], edits: Sequence[Mapping[str, str]], question: Question, *, seed: int = 0
-) -> list[list[tuple[Any, ...] | None] | None]:
-    """Run a Function with edited methods, and return the results without judging them.
-
-    Args:
-        fn: A Function.
-        edits: For each attempt, a dictionary that maps method names to the edited source of their
-            ``def``. An empty dictionary leaves the Function unchanged.
-        question: The inputs, the inputs to differentiate, and the cotangents.
-        seed: The seed for all random numbers.
-
-    Returns:
-        For each attempt, the values that ``backward`` returned for each cotangent. If the question
-        has no cotangents, these are the values that ``forward`` returned. ``None`` means that the
-        code raised an error.
-    """
-    with _report_own_faults(), paused():
-        prepare()
-        subject = _capture_state(subject_of(fn, len(question.inputs)), question.inputs)
-        with preserve_global_state(seed), subject.around.borrow():
-            subject = choose_precision(subject, question.inputs, seed)
-            return answers_to(subject, edits, question, seed)
-
-
 def is_right_for(
     fn: Callable[..., Any], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
@@ -456,9 +392,9 @@ def is_right_for(
         float64 selects a different one, such as an eigenvector with the opposite sign. The
         cotangents then belong to the solution that the call returned.
     """
-    with _report_own_faults(), paused():
+    with report_own_faults(), paused():
         prepare()
-        subject = _capture_state(subject_of(fn, len(inputs)), inputs)
+        subject = capture_state(subject_of(fn, len(inputs)), inputs)
         with preserve_global_state(0), subject.around.borrow():
             as_called = replace(subject, in_float64=False), list(inputs)
             in_double = choose_precision(subject, inputs, 0), all_in_double(inputs)
@@ -466,24 +402,3 @@ def is_right_for(
                 agrees_for(Session(each, values, wanted(inputs), 0), grad_outputs)
                 for each, values in (in_double, as_called)
             )
-
-
-def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
-    """Find all state that the subject, its arguments and the other callables can reach."""
-    named = zip(subject.parameters, args, strict=True)
-    hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
-    root = (subject.name, subject.function) if subject.function else ("self", subject.call)
-    around = CapturedState(root, *hidden, *(("", other) for other in others))
-    return replace(subject, around=around, passed=around.passed(args))
-
-
-@contextmanager
-def _report_own_faults() -> Iterator[None]:
-    """Convert an error in the doctor itself to a message that does not look like a verdict."""
-    try:
-        yield
-    except CannotDiagnoseError:
-        raise
-    except Exception as error:
-        what = f"{type(error).__name__}: {first_line(error)}"
-        raise CannotDiagnoseError(f"diagnose itself failed: {what}") from error

@@ -1,6 +1,9 @@
 """Search for repairs of code that another tool judges or that another process runs.
 
 ``diagnose`` uses its own search: see :attr:`~autograd_doctor.finding.Finding.repair`.
+
+The two searches import their modules when you call them. A process that only runs edited code with
+:func:`run_edits` therefore imports no rules.
 """
 
 from __future__ import annotations
@@ -11,13 +14,9 @@ from typing import Any
 
 from autograd_doctor._execution.isolation import preserve_global_state
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
-from autograd_doctor._reference import establish
-from autograd_doctor._repair.elsewhere import Ask, Elsewhere
+from autograd_doctor._repair.elsewhere import Ask, Elsewhere, run_edits
 from autograd_doctor._repair.runner import ByOutcome, Question
-from autograd_doctor._repair.search import search
 from autograd_doctor._repair.source import with_sources
-from autograd_doctor._repair.verification import SECONDS
-from autograd_doctor.api import run_edits
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Repair
@@ -45,6 +44,9 @@ def search_repair(
     Returns:
         The most likely repair, or ``None`` if none is found within one second of CPU time.
     """
+    from autograd_doctor._repair.search import search
+    from autograd_doctor._repair.verification import SECONDS
+
     with suppress(TimeUp), time_limit(SECONDS):
         return search(ByOutcome(code, is_right, passes), finding)
     return None
@@ -93,6 +95,9 @@ def search_repair_elsewhere(
     Returns:
         The most likely repair, or ``None`` if none is found in time.
     """
+    from autograd_doctor._reference import establish
+    from autograd_doctor._repair.search import search
+
     with preserve_global_state(seed):
         seen = [establish(each, reference, surrogate, seed) for each in evidence]
     runner = Elsewhere(cells, name, seen, ask, verified, computes)

@@ -18,9 +18,13 @@ from typing import Any
 
 from torch.autograd import Function
 
-from autograd_doctor._execution.calls import attempt
-from autograd_doctor._execution.session import Run, Session, Subject
+from autograd_doctor._collect import capture_state, report_own_faults
+from autograd_doctor._execution.calls import attempt, prepare
+from autograd_doctor._execution.isolation import preserve_global_state
+from autograd_doctor._execution.session import Run, Session, Subject, subject_of
 from autograd_doctor._execution.time_limit import in_time
+from autograd_doctor._interception import paused
+from autograd_doctor._probes.core import choose_precision
 from autograd_doctor._repair.contract import Saved
 from autograd_doctor._repair.edits import Edit, Scope, made_together
 from autograd_doctor._repair.runner import (
@@ -199,3 +203,28 @@ def _function(subject: Subject, sources: Sources) -> type[Function] | None:
     assert function is not None
     known = {name: text for name, text in sources.items() if name in METHODS}
     return with_sources(function, known) if known else function
+
+
+def run_edits(
+    fn: type[Function], edits: Sequence[Mapping[str, str]], question: Question, *, seed: int = 0
+) -> list[list[tuple[Any, ...] | None] | None]:
+    """Run a Function with edited methods, and return the results without judging them.
+
+    Args:
+        fn: A Function.
+        edits: For each attempt, a dictionary that maps method names to the edited source of their
+            ``def``. An empty dictionary leaves the Function unchanged.
+        question: The inputs, the inputs to differentiate, and the cotangents.
+        seed: The seed for all random numbers.
+
+    Returns:
+        For each attempt, the values that ``backward`` returned for each cotangent. If the question
+        has no cotangents, these are the values that ``forward`` returned. ``None`` means that the
+        code raised an error.
+    """
+    with report_own_faults(), paused():
+        prepare()
+        subject = capture_state(subject_of(fn, len(question.inputs)), question.inputs)
+        with preserve_global_state(seed), subject.around.borrow():
+            subject = choose_precision(subject, question.inputs, seed)
+            return answers_to(subject, edits, question, seed)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_doctor._collect import changed_numbers
 from autograd_doctor._execution.calls import USERS, attempt
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, subject_of
@@ -27,7 +28,6 @@ from autograd_doctor._pipeline import (
     Case,
     Findings,
     and_their_like,
-    changed_numbers,
     conclude,
     has_error,
 )
