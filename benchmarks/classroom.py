@@ -3,7 +3,9 @@
     python -m benchmarks.classroom [--students 50] [--jobs 2] [--quick]
 
 Each student hands in the notebook of lesson 01 with a different answer to "square". A third of the
-answers are wrong. No two answers have the same code, so the grader reuses no verdict. ``nbgrader
+answers are wrong. No two answers are the same program, so our grader reuses no verdict. In a second
+class, the answers differ only in the names of variables, as short answers in a real class often do.
+There, our grader judges only the wrong answers and one or two of the right ones. ``nbgrader
 autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in its own
 process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6 students
 in our sandbox and 2 with each of the others, and extrapolates the times of the others. The peak is
@@ -39,7 +41,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -66,6 +68,7 @@ class Square(torch.autograd.Function):
     # by student {number}
     @staticmethod
     def forward(ctx, x_{number}):
+        {own}
         ctx.save_for_backward(x_{number})
         return x_{number} * x_{number}
 
@@ -81,6 +84,7 @@ class Square(torch.autograd.Function):
     def forward(ctx, x):
         raise NotImplementedError
 """
+OWN = "number = {number}"  # makes each program different
 OTTER_TEST = """\
 OK_FORMAT = False
 name = "square"
@@ -132,11 +136,13 @@ def main() -> None:
     others = min(SAMPLE, students) if asked.quick else students
     with tempfile.TemporaryDirectory() as scratch:
         found = list(_all(Path(scratch), students, others, asked.jobs))
-    ours = found[0]
-    for took in found:
+    ours, renamed, *others_took = found
+    print(_line(ours), _line(renamed), sep="\n")
+    for took in others_took:
         whole = f", {students / took.rate:.0f} s for {students}"
         told = whole + " (extrapolated)" if took.students < students else ""
-        print(f"{_line(took)}; ours is {ours.rate / took.rate:.1f} x{told}")
+        ratios = f"{ours.rate / took.rate:.1f} x and {renamed.rate / took.rate:.1f} x"
+        print(f"{_line(took)}; ours is {ratios}{told}")
 
 
 def growth(sizes: Sequence[int], jobs: int) -> None:
@@ -194,7 +200,7 @@ def _mistakes_in(homework: Path, students: int) -> list[str]:
 
 def _line(took: Took) -> str:
     return (
-        f"{took.name:<20} {took.students:4} students in {took.seconds:7.1f} s: "
+        f"{took.name:<23} {took.students:4} students in {took.seconds:7.1f} s: "
         f"{took.rate:7.2f} a second, {took.computed:.1f} s computed, "
         f"peak {took.peak / 2**20:.0f} MiB, {took.right} right"
         f"{f', {took.repaired} repaired' if took.repaired else ''}"
@@ -203,6 +209,7 @@ def _line(took: Took) -> str:
 
 def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]:
     yield ours(_folder(scratch / "ours"), students, jobs)
+    yield ours(_folder(scratch / "renamed"), students, jobs, renamed=True)
     for tool, measured in {"nbgrader": by_nbgrader, "otter": by_otter}.items():
         installed = NBGRADER.is_dir() if tool == "nbgrader" else shutil.which(tool)
         if not installed:
@@ -211,11 +218,15 @@ def _all(scratch: Path, students: int, others: int, jobs: int) -> Iterator[Took]
             yield measured(_folder(scratch / tool), others)
 
 
-def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> Took:
+def ours(
+    folder: Path, students: int, jobs: int, *, unwritten: bool = False, renamed: bool = False
+) -> Took:
     for number in range(students):
         place = folder / "homework" / f"s{number:04}" / f"{LESSON}.ipynb"
-        _hand_in(place, number, answer=STUB if unwritten and number % 3 == 1 else ANSWER)
-    return _graded(folder, ["square"], students, jobs)
+        answer = STUB if unwritten and number % 3 == 1 else ANSWER
+        _hand_in(place, number, answer=answer.replace("{own}", "pass") if renamed else answer)
+    took = _graded(folder, ["square"], students, jobs)
+    return replace(took, name=f"{took.name}, renamed") if renamed else took
 
 
 def _graded(
@@ -285,7 +296,7 @@ def _hand_in(
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
         if cell["metadata"].get("nbgrader", {}).get("grade_id") == exercise:
-            numbered = answer.replace("{number}", str(number))
+            numbered = answer.replace("{own}", OWN).replace("{number}", str(number))
             cell["source"] = numbered.replace("{factor}", str(factor))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(notebook), encoding="utf-8")

@@ -259,6 +259,35 @@ def test_the_same_code_is_judged_once_and_its_verdict_is_everybody_s(path: Path)
         assert {t.answer.student for t in executor.tasks} == {""}, "no worker hears of a student"
 
 
+RENAMED = ("def f():\n    a = 1\n    return a", "def f():\n    b = 1\n    return b  # again")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "judged"),
+    [
+        (None, 1),
+        (Verdict(Located("1", "a", "shared-state", "right", ""), remarks=("calls eval",)), 2),
+        (Verdict(RuleBroken(Finding("wrong-scale", "error", "half `a`", {}, ""))), 2),
+    ],
+    ids=["passed", "passed with a remark", "wrong"],
+)
+def test_the_same_program_with_other_names_passes_without_a_second_run(
+    path: Path, verdict: Verdict | None, judged: int
+) -> None:
+    with Gradebook(path) as book:
+        for student, source in zip(("ann", "bob"), RENAMED, strict=True):
+            hand_in(book, student, [source, "own"])
+    executor = Here(verdict)
+
+    with graded(path, executor) as (book, _):
+        both = [s for s in book.scores() if s.exercise == "square"]
+
+    assert [t.answer.exercise for t in executor.tasks].count("square") == judged
+    assert len({s.hash for s in both}) == 2
+    assert len({(s.status, s.message, s.points, s.remarks) for s in both}) == 1
+    assert len({s.seed for s in both}) == judged, "a verdict is recorded with its inputs' seed"
+
+
 def test_each_code_has_inputs_of_its_own_in_each_run(path: Path) -> None:
     executor = Here()
     with graded(path, executor) as (book, run):

@@ -1,0 +1,103 @@
+"""Recognize answers that are the same program with other variable names, comments or layout.
+
+Two programs are the same if a one-to-one renaming of their variables makes their syntax trees equal
+(alpha-equivalence). This module renames a variable only if no other code can refer to it by name.
+The variable must be local to a function. Its name must not be the name of anything else, and must
+not appear in a string.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import json
+from collections.abc import Iterator
+
+from autograd_course.extraction import Answer
+
+_LONGEST = 20_000  # characters; a longer answer has no canonical form
+# PyTorch passes the arguments of these methods by position, so their names are free.
+_BY_POSITION = ("forward", "backward", "setup_context", "jvp", "vmap")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def canonical(answer: Answer) -> str | None:
+    """Return a hash that two answers share if they are the same program for the same exercise.
+
+    Return ``None`` if the code is too long or not valid Python.
+    """
+    if sum(map(len, answer.cells)) > _LONGEST:
+        return None
+    try:
+        cells = [ast.parse(cell) for cell in answer.cells]
+        _rename(cells)
+        forms = [ast.dump(cell) for cell in cells]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return hashlib.sha256(json.dumps([answer.exercise, answer.name, forms]).encode()).hexdigest()
+
+
+def _rename(cells: list[ast.Module]) -> None:
+    """Delete the docstrings, and replace the names of local variables by numbers."""
+    names = _Names()
+    for cell in cells:
+        names.visit(cell)
+    if "*" in names.fixed:  # any name may come from this import
+        return
+    text = "\n".join(names.strings)
+    fixed = names.fixed.union(dir(builtins))
+    free = {name for name in names.local - fixed if name not in text and name[:2] != "__"}
+    numbers: dict[str, str] = {}
+    for node in (node for cell in cells for node in ast.walk(cell)):
+        field = "arg" if isinstance(node, ast.arg) else "id"
+        if (name := getattr(node, field, None)) in free:
+            setattr(node, field, numbers.setdefault(name, str(len(numbers))))
+
+
+class _Names(ast.NodeVisitor):
+    """The names of local variables, all other names, and all strings of the visited code."""
+
+    def __init__(self) -> None:
+        self.local: set[str] = set()
+        self.fixed: set[str] = set()
+        self.strings: list[str] = []
+        self._scope: ast.AST | None = None  # the module, class or function around the current node
+
+    def generic_visit(self, node: ast.AST) -> None:
+        """Note the names in a node and in the nodes below it."""
+        match node:
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+                (self.local if isinstance(self._scope, _Function) else self.fixed).add(name)
+            case ast.Constant(value=str() | bytes() as text):
+                self.strings.append(text if isinstance(text, str) else text.decode("latin-1"))
+            case _:
+                self.fixed.update(_other_names(node))
+        if isinstance(node, _Function):
+            arguments = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+            is_method = isinstance(self._scope, ast.ClassDef) and isinstance(node, ast.FunctionDef)
+            by_position = is_method and getattr(node, "name", "") in _BY_POSITION
+            (self.local if by_position else self.fixed).update(arguments)
+        if isinstance(node, _Documented):
+            _delete_docstring(node)
+        around = self._scope
+        if isinstance(node, _Function | ast.Module | ast.ClassDef):
+            self._scope = node
+        super().generic_visit(node)
+        self._scope = around
+
+
+def _other_names(node: ast.AST) -> Iterator[str]:
+    """Yield the names in a node that are not names of variables, arguments or attributes."""
+    if isinstance(node, ast.arg | ast.Name | ast.Attribute):
+        return
+    for _, value in ast.iter_fields(node):
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str):
+                yield from name.split(".")
+
+
+def _delete_docstring(node: _Documented) -> None:
+    if ast.get_docstring(node, clean=False) is not None:
+        node.body[:1] = [] if len(node.body) > 1 else [ast.Pass()]
