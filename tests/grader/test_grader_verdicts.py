@@ -136,12 +136,14 @@ SENTENCES: list[tuple[Reason, str]] = [
     (WrongBecause("the net is real."), "the net is real."),
     (
         ForbiddenCode(("it uses eval (line 1: `eval`)",)),
-        "the values are right, but it uses eval (line 1: `eval`). An answer must not do that.",
+        "the values are right, but it uses eval (line 1: `eval`). An answer must not do that. If "
+        "this code only tries your answer, move it to another cell.",
     ),
     (
         ForbiddenCode(("it uses eval (line 1: `eval`)", "it uses exec (line 2: `exec`)")),
         "the values are right, but it uses eval (line 1: `eval`). An answer must not do that. "
-        "Also, it uses exec (line 2: `exec`).",
+        "Also, it uses exec (line 2: `exec`). If this code only tries your answer, move it to "
+        "another cell.",
     ),
     (
         OutOfTime(5.0, "LIMIT"),
