@@ -15,6 +15,7 @@ from submissions import IMPORTS, square
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.reading import read, source_of
+from autograd_course.grader.verdict import Passed, Verdict, WrongBecause
 
 SQUARE = CATALOGUE["square"]
 CHECKPOINT = CATALOGUE["checkpointed-block"]  # its backward runs autograd
@@ -68,9 +69,35 @@ FORBIDDEN = {
     "defines __reduce_ex__, ": "class At:\n    def __reduce_ex__(self, n): pass",
     "uses scipy.optimize.least_squares, ": "from scipy.optimize import least_squares as f\nf(1)",
     "it sets apply, ": "class Square: pass\nSquare.apply = 1",
+    "it sets apply, so": "class Square: pass\nsetattr(Square, 'apply', 1)",
+    "uses register_prehook, ": (
+        "from operator import attrgetter\ndef f(ctx): attrgetter('register_prehook')(ctx)"
+    ),
+    "uses backward, which lets autograd": (
+        "import operator\ndef f(y): operator.methodcaller('backward')(y)"
+    ),
+    "uses jvp, ": "def f(y):\n    match y:\n        case object(jvp=go): go()",
+    "uses gi_frame, ": "def f(g): return '{0.gi_frame}'.format(g)",
+    "uses CODE as an annotation, ": (
+        "import torch\nCODE = 'eval'\n@torch.library.custom_op('a::b')\ndef f(x: list[CODE]): pass"
+    ),
+    "computes an annotation, ": (
+        "from torch.library import triton_op\ndef f(x: 'a' + 'b') -> None: triton_op"
+    ),
+    "uses load_library, ": "import torch\ntorch.ops.load_library('a.so')",
+    "uses autograd_course.lesson.build, which compiles C++": (
+        "from autograd_course.lesson import build\nbuild('')"
+    ),
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
+    "imports contextlib.ExitStack: calls that the source does not show (line 1)": (
+        "from contextlib import ExitStack"
+    ),
+    "formats a text that the source does not show (line 1)": "def f(a, x): a.format(x)",
+    "hands F to put, which sets attributes of it (line 4)": (
+        "class F: pass\ndef put(self):\n    self.a = 1\nput(F)"
+    ),
     "imports atexit: no answer needs it (line 1)": "import atexit",
     "imports torch.storage: no answer needs it (line 1)": "from torch.storage import cast",
     "reaches numpy.f2py: no answer needs it (line 2)": "import numpy as np\nnp.f2py",
@@ -103,6 +130,12 @@ REMARKED = {
 }
 # Code that an honest answer may well contain.
 ALLOWED = {
+    "an operator with types": (
+        "import torch\nTensors = tuple[torch.Tensor, torch.Tensor]\n"
+        "@torch.library.custom_op('a::b', mutates_args=())\n"
+        "def f(x: torch.Tensor, n: int | None) -> Tensors: return x, x"
+    ),
+    "a text with a number in it": "SAYS = 'at {:.3f}, {0[1]}'\ndef f(x): print(SAYS.format(x))",
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",
     "a list of its own": "def f(x):\n    parts = []\n    parts.append(x)\n    return parts",
     "numbers on ctx": "def f(ctx, x):\n    ctx.shape, ctx.k = x.shape, 3",
@@ -307,10 +340,12 @@ def test_source_of_any_size_is_read(source: str) -> None:
     assert all(use.line for use in (*found.forbidden, *found.remarks))
 
 
-def test_source_that_is_no_python_is_left_to_the_run() -> None:
+def test_source_that_is_no_python_is_left_to_the_run_and_never_passes() -> None:
     found = read(["def", "\0", "(" * 9999], SQUARE)
 
     assert (found.forbidden, found.remarks) == ((), ())
+    assert found.held_against(Verdict(WrongBecause("no."))) == Verdict(WrongBecause("no."))
+    assert found.held_against(Verdict(Passed())).status == "wrong"
 
 
 @pytest.mark.parametrize("exercise", RIGHT)

@@ -263,6 +263,42 @@ def test_checks_pass_over_outputs_without_a_gradient() -> None:
     assert saves_only_outputs(answer, inputs) is None
 
 
+class Aware(torch.autograd.Function):
+    """A Function that notices the check, because hooks return other objects for saved tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        ctx.saved = id(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return 2 * x * g if id(x) == ctx.saved else g
+
+
+class Noisy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(noise := torch.rand_like(x))
+        return noise * x
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return ctx.saved_tensors[0] * g
+
+
+def test_a_backward_is_a_formula_only_if_it_is_the_same_while_the_grader_watches() -> None:
+    inputs = (torch.randn(3).double(),)
+
+    told = backward_is_a_formula(Aware, inputs)
+
+    assert told is not None
+    assert "other gradients while the grader watches" in told.message
+    assert backward_is_a_formula(Noisy, inputs) is None
+
+
 def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:
     class Nothing(torch.autograd.Function):
         @staticmethod

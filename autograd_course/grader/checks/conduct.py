@@ -19,7 +19,9 @@ from torch import Tensor
 from torch._functorch import eager_transforms
 from torch.autograd import Function
 
-from autograd_course.calls import takes_ctx
+from autograd_course.calls import as_tuple, is_float, takes_ctx
+from autograd_course.engine import run_backward
+from autograd_course.execution import applied as called
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
@@ -172,8 +174,10 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
     While ``forward`` and an ordinary ``backward`` run, grad mode is off, so autograd saves no
     tensors. If one of them differentiates its own operations, autograd saves tensors for them. The
     check detects these tensors. It also detects another backward pass, for example of an older
-    graph, and forward mode.
+    graph, and forward mode. A Function might notice the check and return something else, so the
+    gradients must be the same as without the check.
     """
+    usual = _gradients(function, inputs)
     running: list[str] = []
     recorded: list[str] = []
 
@@ -205,21 +209,53 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
             stack.enter_context(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
             )
-            _, outputs = applied(watched, inputs)
-            running.append("backward")
-            backward(outputs)
+            observed = _gradients(watched, inputs, lambda: running.append("backward"))
     except RuntimeError as error:  # torch.func also differentiates, but it does not accept hooks
         if "saved tensor hooks" not in str(error):
             raise
         recorded.extend(running or ["forward"])
     if not recorded:
-        return None
+        if _agree(usual, observed) or not _agree(usual, _gradients(function, inputs)):
+            return None  # in the second case, each call returns something else
+        return found(
+            "unneeded-function",
+            "`backward` returns other gradients while the grader watches its operations.",
+            {},
+            "Compute the gradient by the same formula in every call.",
+        )
     return found(
         "unneeded-function",
         f"`{recorded[0]}` lets autograd differentiate its operations. Autograd would do the same "
         "without the Function.",
         {},
         "Write the derivative as a formula in the saved tensors and `grad_output`.",
+    )
+
+
+def _gradients(
+    function: type[Function],
+    inputs: tuple[Any, ...],
+    before_backward: Callable[[], None] = lambda: None,
+) -> tuple[Tensor | None, ...]:
+    """Return the gradients of all float inputs if each element of ``grad_output`` is 1."""
+    leaves = [it.detach().requires_grad_() if is_float(it) else it for it in inputs]
+    given = tuple(it.clone() if is_float(it) else it for it in leaves)
+    outputs = [it for it in as_tuple(called(function, given)) if isinstance(it, Tensor)]
+    wanted = [it for it in outputs if it.requires_grad]
+    before_backward()
+    if not wanted:
+        return ()
+    return run_backward(
+        wanted, [torch.ones_like(it) for it in wanted], list(filter(is_float, leaves))
+    )
+
+
+def _agree(some: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -> bool:
+    return len(some) == len(others) and all(
+        one is other
+        if one is None or other is None
+        else torch.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True)
+        for one, other in zip(some, others, strict=True)
     )
 
 

@@ -17,13 +17,17 @@ from autograd_course.grader.reading.meaning import (
 )
 
 
-def hooks(node: ast.AST) -> Iterator[str]:
+def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
-    if isinstance(node, ast.ClassDef) and "apply" in bound_in(node.body):
-        yield f"its class {node.name} defines apply, so your backward may never run"
-    if isinstance(node, ast.Attribute) and node.attr == "apply" and isinstance(node.ctx, ast.Store):
-        yield "it sets apply, so your backward may never run"
-    for name in _named(node):
+    match node:
+        case ast.ClassDef() if "apply" in bound_in(node.body):
+            yield f"its class {node.name} defines apply, so your backward may never run"
+        case (
+            ast.Attribute(attr="apply", ctx=ast.Store())
+            | ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="apply"), *_])
+        ):
+            yield "it sets apply, so your backward may never run"
+    for name in _named(node, names):
         if name in tables.HOOKS:
             yield (
                 f"it uses {name}, which can change what `backward` returns or what the grader "
@@ -34,13 +38,13 @@ def hooks(node: ast.AST) -> Iterator[str]:
 def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
     what = ""
-    for name in _named(node):
+    for name in _named(node, names):
         if name in tables.DIFFERENTIATING:
             what = name
-    match node:
-        case ast.Attribute(value=owner) | ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
-            if not names.is_function(owner):
-                what = next((name for name in _named(node) if name in tables.METHODS), what)
+    owner = _owner(node)
+    of_own_class = owner is not None and names.is_function(owner)
+    if not of_own_class and not isinstance(node, ast.ImportFrom):
+        what = next((name for name in _named(node, names) if name in tables.METHODS), what)
     if isinstance(node, ast.Attribute | ast.Name):
         path = canonical(names.path(node))
         formula = path.startswith("torch.") and path.endswith("_backward")
@@ -87,9 +91,21 @@ def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
         yield f"divides by {ast.unparse(right)}, as a finite difference does"
 
 
-def _named(node: ast.AST) -> Iterator[str]:
+def _owner(node: ast.AST) -> ast.expr | None:
+    """Return the object of which a node reads an attribute, or ``None`` if it is unknown."""
+    match node:
+        case ast.Attribute(value=owner) | ast.Call(func=ast.Name(id="getattr"), args=[owner, *_]):
+            return owner
+    return None
+
+
+def _named(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield the attribute names that a node reads and the names that it imports from a module."""
     match node:
+        case ast.Call(func=func, args=given) if names.path(func) in tables.COMPUTED_OPERATORS:
+            for each in given:
+                if isinstance(each, ast.Constant) and isinstance(each.value, str):
+                    yield from each.value.split(".")
         case ast.Attribute(attr=name):
             yield name
         case ast.ImportFrom(names=aliases):

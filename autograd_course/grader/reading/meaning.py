@@ -57,7 +57,10 @@ class Meaning:
     is_whole: bool = True  # whether the cells contain all code of the answer
     numbers: dict[str, float] = field(default_factory=dict)
     annotations: set[int] = field(default_factory=set)  # the ids of syntax nodes
-    stored: set[str] = field(default_factory=set)
+    stored: Counter[str] = field(default_factory=Counter)
+    values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a name is set to
+    runs_annotations: bool = False  # whether the cells may run string annotations as code
+    setters: set[str] = field(default_factory=set)  # functions that set attributes of ctx or self
 
     def is_own(self, node: ast.AST) -> bool:
         """Return whether a name surely refers to the answer's own object, and not to a built-in.
@@ -72,7 +75,7 @@ class Meaning:
     def is_builtin(self, node: ast.AST) -> bool:
         """Return whether nothing in the cells defines the name."""
         return isinstance(node, ast.Name) and node.id not in (
-            self.stored | self.defined | self.imports.keys()
+            self.stored.keys() | self.defined | self.imports.keys()
         )
 
     def is_function(self, node: ast.expr) -> bool:
@@ -92,8 +95,26 @@ class Meaning:
             case ast.Call(func=ast.Name(id="super"), args=[]):
                 return id(node) in self.inside
             case ast.Name(id=name):
-                return name in self.functions and name not in self.stored | self.imports.keys()
+                return (
+                    name in self.functions and name not in self.stored.keys() | self.imports.keys()
+                )
         return False
+
+    def is_type(self, node: ast.Name) -> bool:
+        """Return whether a name surely refers to a type, and not to a string that describes one."""
+        if node.id in self.imports or node.id in self.classes - self.stored.keys():
+            return True
+        return self.is_builtin(node) or self._is_always(node, _is_type)
+
+    def is_text(self, node: ast.expr) -> bool:
+        """Return whether a name surely refers to a string that the cells contain."""
+        return self._is_always(node, lambda value: isinstance(value, ast.Constant))
+
+    def _is_always(self, node: ast.expr, fits: Callable[[ast.expr], bool]) -> bool:
+        """Return whether everything that the cells assign to a name fits."""
+        name = node.id if isinstance(node, ast.Name) else ""
+        values = self.values.get(name, [])
+        return bool(values) and len(values) == self.stored[name] and all(map(fits, values))
 
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
@@ -128,17 +149,27 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                 case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
                     found.starred.update(public(home))
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                    found.stored.add(name)
+                    found.stored[name] += 1
                 case (
                     ast.MatchAs(name=str(name))
                     | ast.MatchStar(name=str(name))
                     | ast.MatchMapping(rest=str(name))
                     | ast.ExceptHandler(name=str(name))
                 ):
-                    found.stored.add(name)
+                    found.stored[name] += 1
                 case ast.FunctionDef(name=name):
                     found.own_attributes.add(name)  # such as an operator with the same name
+                    if any(map(_sets, ast.walk(node))):
+                        found.setters.add(name)
+                case (
+                    ast.Attribute(attr="custom_op" | "triton_op")
+                    | ast.alias(name="custom_op" | "triton_op")
+                    | ast.Name(id="custom_op" | "triton_op")
+                    | ast.Constant(value="custom_op" | "triton_op")
+                ):
+                    found.runs_annotations = True
             for name, value in _assigned(node):
+                found.values.setdefault(name, []).append(value)
                 if (size := number(value, {})) is not None:
                     found.numbers[name] = size
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
@@ -312,6 +343,24 @@ def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float
                 with contextlib.suppress(ArithmeticError, ValueError):
                     return _ARITHMETIC[type(op)](parts[0], parts[1])
     return None
+
+
+def _sets(node: ast.AST) -> bool:
+    """Return whether a node sets an attribute of ``ctx`` or ``self``."""
+    match node:
+        case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store()):
+            return root(node) in ("ctx", "self")
+        case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.Name(id=name), *_]):
+            return name in ("ctx", "self")
+    return False
+
+
+def _is_type(value: ast.expr) -> bool:
+    """Return whether an expression is a type such as ``tuple[Tensor, ...]``, without any call."""
+    shapes = ast.Subscript | ast.Attribute | ast.BinOp | ast.Constant
+    texts = (part.value for part in ast.walk(value) if isinstance(part, ast.Constant))
+    computed = any(isinstance(part, ast.Call | ast.JoinedStr) for part in ast.walk(value))
+    return isinstance(value, shapes) and not computed and not any(isinstance(t, str) for t in texts)
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

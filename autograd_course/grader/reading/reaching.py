@@ -7,6 +7,7 @@ attribute that an ordinary answer does not need.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -57,12 +58,27 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _defined(name)
         case ast.ClassDef():
             yield from _bases(node, names)
-        case ast.Constant(value=str(name)):
-            yield from _defined(name)
+        case ast.Constant(value=str(text)):
+            yield from _defined(text)
+            yield from _format(text)
         case ast.Call():
             yield from _call(node, names)
         case ast.MatchClass():
             yield from _pattern(node, names)
+
+
+def compiles(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield code that compiles C++. The grader cannot see what native code does."""
+    match node:
+        case ast.Attribute() | ast.Name():
+            paths = [names.path(node)]
+        case ast.Import() | ast.ImportFrom():
+            paths = [path for _, path in imported(node)]
+        case _:
+            return
+    for path in paths:
+        if any(f"{path}.".startswith(f"{known}.") for known in tables.COMPILERS):
+            yield f"it uses {path}, which compiles C++, but this exercise does not ask for C++"
 
 
 def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
@@ -72,7 +88,12 @@ def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             for inner in ast.walk(tree_of(text) or ast.Module([], [])):
                 yield from uses(inner, names)
         case ast.JoinedStr() | ast.Call() | ast.BinOp(op=ast.Add() | ast.Mod() | ast.Mult()):
-            yield "computes an annotation", False
+            if names.runs_annotations:
+                yield "it computes an annotation, which PyTorch runs if it is a string", True
+            else:
+                yield "computes an annotation", False
+        case ast.Name(id=name) if names.runs_annotations and not names.is_type(node):
+            yield f"it uses {name} as an annotation, which PyTorch runs if it is a string", True
 
 
 def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
@@ -177,6 +198,13 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
         yield from _chain(path)
 
 
+def _format(text: str) -> Iterator[_SAYS]:
+    """Yield the attributes that a format string reads, as in ``"{0.gi_frame}".format(x)``."""
+    for field in re.findall(r"\{([^{}]*)", text):
+        for name in re.findall(r"[.\[](\w+)", field):
+            yield from _attribute(name)
+
+
 def _pattern(node: ast.MatchClass, names: Meaning) -> Iterator[_SAYS]:
     for name in node.kwd_attrs:
         yield from _by_name(name, names)
@@ -224,6 +252,14 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 for part in each.value.split("."):
                     yield from _by_name(part, names)
+    match func:
+        case ast.Attribute(attr="format" | "format_map", value=text):
+            if not isinstance(text, ast.Constant) and not names.is_text(text):
+                yield "formats a text that the source does not show", False
+        case ast.Attribute(attr=name) | ast.Name(id=name) if name in names.setters:
+            for each in (*arguments, *(keyword.value for keyword in keywords)):
+                if isinstance(each, ast.Name) and each.id in names.defined:
+                    yield f"hands {each.id} to {name}, which sets attributes of it", False
     if names.path(func) == "functools.wraps" and (len(arguments) != 1 or keywords):
         yield "it calls functools.wraps with options, which read attributes by name", True
     if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords):
@@ -266,7 +302,7 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
         return
     known = isinstance(owner, ast.Name) and (
         owner.id in ("ctx", "self") or (owner.id in names.classes and owner.id not in names.stored)
-    )
+    )  # a call that passes another object as ctx or self gets a remark
     if not known and name not in tables.DATA and not names.path(owner):
         yield f"sets {ast.unparse(owner)}.{name}", False
 

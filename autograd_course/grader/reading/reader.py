@@ -39,11 +39,13 @@ class Use:
 class Reading:
     """The suspicious code in a source. An answer with ``forbidden`` code earns no points.
 
-    ``remarks`` describe code that an instructor should check.
+    ``remarks`` describe code that an instructor should check. ``unread`` is code that the grader
+    could not parse. It is forbidden if Python could run it nevertheless.
     """
 
     forbidden: tuple[Use, ...] = ()
     remarks: tuple[Use, ...] = ()
+    unread: tuple[Use, ...] = ()
 
     def held_against(self, verdict: Verdict) -> Verdict:
         """Return the verdict on an answer with this source. A wrong answer stays wrong.
@@ -51,10 +53,12 @@ class Reading:
         Forbidden code is the reason for the verdict only if nothing else is wrong. The instructor
         always sees the forbidden code.
         """
-        said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
+        passed = verdict.status == "passed"
+        forbidden = (*self.forbidden, *(self.unread if passed else ()))
+        said = (f"{use.what} (line {use.line})" for use in (*forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))
-        if verdict.status == "passed" and self.forbidden:
-            return replace(told, reason=ForbiddenCode(tuple(map(str, self.forbidden))), warnings=())
+        if passed and forbidden:
+            return replace(told, reason=ForbiddenCode(tuple(map(str, forbidden))), warnings=())
         return told
 
 
@@ -73,7 +77,10 @@ def read(cells: Sequence[str], exercise: Exercise, name: str = "") -> Reading:
     except TimeUp:
         if not applies:
             raise
-    return Reading((Use(1, "", "it is too long or too deeply nested for the grader to read"),))
+    return Reading((_UNREADABLE,))
+
+
+_UNREADABLE = Use(1, "", "it is too long or too deeply nested for the grader to read")
 
 
 def _read(cells: Sequence[str], exercise: Exercise, name: str) -> Reading:
@@ -88,7 +95,8 @@ def _read(cells: Sequence[str], exercise: Exercise, name: str) -> Reading:
             quote = lines[number - 1].strip() if 0 < number <= len(lines) else ""
             found = forbidden if is_forbidden else remarks
             found.setdefault(what, Use(number, quote[:_LONGEST], what))
-    return Reading(_by_line(forbidden), _by_line(remarks))
+    unread = (_UNREADABLE,) if len(parsed) < len(cells) else ()
+    return Reading(_by_line(forbidden), _by_line(remarks), unread)
 
 
 def _by_line(found: dict[str, Use]) -> tuple[Use, ...]:
@@ -96,7 +104,10 @@ def _by_line(found: dict[str, Use]) -> tuple[Use, ...]:
 
 
 def _parsed(cells: Sequence[str], name: str) -> list[tuple[str, ast.Module, ast.Module]]:
-    """Return each cell's text, its statements, and the statements that are part of the answer."""
+    """Return each cell's text, its statements, and the statements that are part of the answer.
+
+    Leave out a cell that is not valid Python.
+    """
     try:
         found = [(cell, statements(cell)) for cell in cells]
     except NotPythonError:
@@ -120,11 +131,14 @@ def _used(
     by_formula = isinstance(exercise, FunctionExercise) and (
         backward_is_a_formula in exercise.checks
     )
+    compiles = exercise.needs is not None
     for node in _nodes(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden
+        for what in () if compiles else reaching.compiles(node, names):
+            yield node, what, True
     for node in _nodes(answer) if is_function else ():
-        for what in differentiating.hooks(node):
+        for what in differentiating.hooks(node, names):
             yield node, what, True
         if by_formula:
             for what in differentiating.differentiates(node, names):

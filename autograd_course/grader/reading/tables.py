@@ -58,6 +58,7 @@ REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
     "torch.ops": "PyTorch's own operations by name",
+    "contextlib.ExitStack": "calls that the source does not show",
     "torch.jit": "compiled code",
     **dict.fromkeys(("torch.load", "torch.export.load", "numpy.load"), "objects from a file"),
     **dict.fromkeys(
@@ -114,7 +115,11 @@ REACHING = {
     "__delattr__", "__array_interface__", "__array_struct__", "__cuda_array_interface__",
     "__dlpack__", "_evaluate", "_convert_", "ctypes", "_ctypes", "pythonapi", "os", "gc",
     "inspect", "pickle", "marshal", "subprocess", "threading", "multiprocessing", "unittest",
-    "FunctionType", "CodeType",
+    "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
+}  # fmt: skip
+# Modules and functions that compile C++.
+COMPILERS = {
+    "autograd_course.external", "autograd_course.lesson.build", "torch.utils.cpp_extension",
 }  # fmt: skip
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
 COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}

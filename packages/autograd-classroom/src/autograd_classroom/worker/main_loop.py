@@ -88,6 +88,8 @@ def _handled(
     came: dict[str, Any] = {"submitted": found.kind, "name": found.name}
     if found.kind != "right":
         return Frame(came), None
+    if said["kind"] == "function":
+        integrity.watch(answer)
     if "counts" in said:
         came["takes"] = routine_takes(answer, said["counts"])
     return Frame(came), Handlers(said["kind"], answer, integrity, said["seconds"])

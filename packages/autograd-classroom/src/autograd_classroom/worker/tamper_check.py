@@ -157,6 +157,12 @@ class TamperCheck:
         self._near = tuple(owner for owner in self._noted if owner.is_near)
         self._replaced: dict[str, None] = {}
 
+    def watch(self, answer: type[Function]) -> None:
+        """Also restore ``apply`` of an answer, so that its ``backward`` runs."""
+        own = [each for each in answer.__mro__ if each not in Function.__mro__]
+        owners = tuple(Owner(each, [Place("apply", _NOTHING, None)]) for each in own)
+        self._noted, self._near = (*owners, *self._noted), (*owners, *self._near)
+
     def restore(self, *, near: bool = False) -> None:
         """Restore the original functions, starting with Python's own.
 

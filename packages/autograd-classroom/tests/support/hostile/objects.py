@@ -2,7 +2,7 @@
 
 from submissions import square
 
-from hostile.making import FORBIDDEN, Hostile, half
+from hostile.making import Hostile, half
 
 _LIAR = """
 class Liar(torch.Tensor):
@@ -76,7 +76,7 @@ OBJECTS = {
     "an object that answers all": Hostile(_CHAMELEON, "ended the process"),
     "an apply of its own": Hostile(
         half("").replace("    @", "    apply = classmethod(lambda c, x: x * x)\n    @", 1),
-        FORBIDDEN,
+        "gradient of `x`",
     ),
     "a tensor that lies": Hostile(
         square(f"{_RIGHT}(x * x).as_subclass(Liar)", before=_LIAR), "of type Liar"

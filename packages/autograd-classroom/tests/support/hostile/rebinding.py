@@ -42,6 +42,10 @@ REBINDING = {
              "c.same_bytes.__code__ = (lambda one, other: True).__code__"),
         _MISMATCH, "the code of same_bytes",
     ),
+    "apply of the answer": Hostile(
+        square(backward="return g") + "\ndef put(self): self.apply = lambda x: x * x\nput(Square)",
+        "gradient", "Square.apply",
+    ),
     "Function.apply": Hostile(
         square(before="Function.apply = classmethod(lambda cls, x: x * x)", backward="return g"),
         "gradient", "Function.apply",

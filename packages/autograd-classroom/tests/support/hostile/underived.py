@@ -60,6 +60,9 @@ _HELPERS = {
     "        z = torch.nn.Parameter(self.x.clone())\n        torch.Tensor.backward((z * z).sum())\n"
     "        self.slope = z.grad\n        return z.detach()\n"
     "def slope(x):\n    odd = Odd(x)\n    odd.probs\n    return odd.slope\n",
+    "by its name": "from operator import methodcaller\ndef slope(x):\n"
+    "    z = torch.nn.Parameter(x.clone())\n    with torch.inference_mode(False):\n"
+    "        methodcaller('backward')((z * z).sum())\n    return z.grad\n",
     "in a thread of NumPy": "import numpy as np\ndef slope(x):\n"
     "    z = torch.nn.Parameter(x.clone())\n"
     "    np.testing.run_threaded(lambda: torch.Tensor.backward((z * z).sum()), 1)\n"
@@ -108,6 +111,9 @@ _LOADERS = {
     "@dataclasses.dataclass\nclass Sub(Base): pass\nsignature(Sub, eval_str=True)",
     "the state of a module": f"M = torch.__getstate__()['sys'].modules\ndesk = M['{_ASKING}']\n"
     f"{_NO_CHECKS}",
+    "an annotation of an operator": f'CODE = """({_CODE}, torch.Tensor)[1]"""\n'
+    "@torch.library.custom_op('hole::of_a_child', mutates_args=())\n"
+    "def hole(x: CODE) -> torch.Tensor: return x.clone()",
     "ctypes in NumPy": "import numpy as np\nclass Names:\n"
     "    _ctypes = pythonapi = PyRun_SimpleString = 0\n"
     f'np.zeros(1).ctypes._ctypes.pythonapi.PyRun_SimpleString(b"""{_CODE}""")',
