@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Answer:
     def cells(self) -> list[str]:
         """The code cells to run, in order."""
         return [cell for cell in (self.preamble, self.source) if cell]
+
+    def with_cells(self, cells: Sequence[str]) -> Answer:
+        """Return this answer with other code in its cells."""
+        code = iter(cells)
+        preamble = next(code) if self.preamble else ""
+        return replace(self, preamble=preamble, source=next(code) if self.source else "")
 
     @property
     def hash(self) -> str:

@@ -130,6 +130,36 @@ REMARKED = {
 }
 # Code that an honest answer may well contain.
 ALLOWED = {
+    "a variable named like an import": (
+        "from torch.autograd import grad\nimport copy\ndef backward(ctx, grad):\n"
+        "    copy = grad - 1\n    return [grad * 2 for grad in (copy, grad)]\n"
+        "f = lambda grad: grad.sum()"
+    ),
+    "a method of the base class": (
+        "from torch.autograd import Function\nclass Base(Function):\n"
+        "    def backward(ctx, g): return g\nclass Own(Base):\n"
+        "    def backward(ctx, g): return super(Own, Own).backward(ctx, g)"
+    ),
+    "the sum of two tensors": "import torch\nT = torch.tensor(0.5)\ndef f(x): return T.add(x)",
+    "a counter": "class Count:\n    calls = 0\ndef forward(ctx, x): Count.calls += 1",
+    "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
+    "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",
+    "grad mode that is off": "import torch\ndef f(x):\n    with torch.set_grad_enabled(False): x",
+    "a helper named like a transform": (
+        "class F:\n    def jacobian(x): return 2 * x\ndef f(x): return F.jacobian(x)"
+    ),
+    "a node that is shown": "def f(x):\n    assert x.grad_fn is None\n    print(f'{x.grad_fn=}')",
+    "a ctx with another name": (
+        "from torch.autograd import Function\nclass F(Function):\n"
+        "    def forward(context, x): context.n = 1"
+    ),
+    "tables that only are read": (
+        "import torch\nPOWERS = [1, 2]\nMODES = {'a': lambda x: x}\n"
+        "def f(x, k):\n    return torch.tensor(POWERS), MODES[k](x), [p for p in POWERS]"
+    ),
+    "a namespace": (
+        "from types import SimpleNamespace\ndef f(x): return SimpleNamespace(gain=2).gain * x"
+    ),
     "an operator with types": (
         "import torch\nTensors = tuple[torch.Tensor, torch.Tensor]\n"
         "@torch.library.custom_op('a::b', mutates_args=())\n"
@@ -291,6 +321,11 @@ ON_CTX = {
     "[i for i, (a, b) in enumerate(zip(steps, steps)) if a != b]": False,
     "sum(map(lambda step: step + 1, steps))": False,
     "next(iter(steps))": False,
+    "[*map(int, x.shape)]": False,
+    "(*reversed([*x.shape]),)": False,
+    "reduce(operator.mul, map(int, x.shape), 1)": False,
+    "x.unsqueeze(0).repeat(2, 1).shape": False,
+    "itertools.repeat(x)": True,
     "next(iter([lambda: x]))": True,
     "list(map(lambda n: (lambda: x), steps))": True,
     "lambda: x": True,
@@ -311,6 +346,38 @@ def test_what_ctx_hides_is_named_where_bytes_are_counted(value: str, hides: bool
     )
 
     assert [("ctx.kept" in str(use)) for use in found.forbidden] == [True] * hides
+
+
+TESTS = """\
+import os, timeit
+import math; import unittest
+class TestSquare(
+    unittest.TestCase
+): pass
+if __name__ == "__main__":
+    print(timeit.timeit("1"))
+half = math.pi; os.getpid()
+"""
+
+
+def test_code_that_tries_an_answer_does_not_run_if_an_answer_must_not_contain_it() -> None:
+    cells = [IMPORTS, f"{TESTS}{SQUARE_CELL}"]
+    found = read(cells, SQUARE, "Square")
+    passed, wrong = Verdict(Passed()), Verdict(WrongBecause("no."))
+
+    left = "pass\nimport math; pass\npass\n\n\npass\n\nhalf = math.pi; pass\n"
+    assert found.cells == (IMPORTS, f"{left}{SQUARE_CELL}")
+    assert (found.forbidden, found.remarks) == ((), ())
+    assert found.held_against(passed) == passed
+    assert found.held_against(wrong).remarks[0].startswith("line 1 was not run: it imports os, ")
+
+
+def test_code_that_the_answer_needs_is_not_left_out() -> None:
+    cell = f"import os\nK = os.getpid()\n{SQUARE_CELL.replace('2 * x', 'K * x')}"
+    found = read([IMPORTS, cell], SQUARE, "Square")
+
+    assert (found.skipped, found.cells) == ((), (IMPORTS, cell))
+    assert [use.line for use in found.forbidden] == [1, 2]
 
 
 def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:

@@ -37,9 +37,11 @@ def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
+    if _is_off(node) or id(node) in names.inspected:
+        return
     what = ""
     for name in _named(node, names):
-        if name in tables.DIFFERENTIATING:
+        if name in tables.DIFFERENTIATING and not _is_own(node, name, names):
             what = name
     owner = _owner(node)
     of_own_class = owner is not None and names.is_function(owner)
@@ -55,7 +57,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = next((base for base in bases if base in tables.MODES), what)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         what = node.attr if node.attr == "requires_grad" else what
-    if isinstance(node, ast.keyword) and node.arg == "requires_grad":
+    if isinstance(node, ast.keyword) and node.arg == "requires_grad" and id(node) in names.late:
         what = "requires_grad"
     if what:
         yield (
@@ -89,6 +91,22 @@ def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
             return
     if size is not None and 0 < abs(size) <= tables.SMALL:
         yield f"divides by {ast.unparse(right)}, as a finite difference does"
+
+
+def _is_off(node: ast.AST) -> bool:
+    """Return whether code turns off what autograd needs, as in ``requires_grad=False``."""
+    match node:
+        case ast.keyword(arg="requires_grad", value=ast.Constant(value=False)):
+            return True
+    return False
+
+
+def _is_own(node: ast.AST, name: str, names: Meaning) -> bool:
+    """Return whether a node reads a method of the answer's own class, as in ``Square.slope``."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=owner), ctx=ast.Load()):
+            return name in names.methods.get(owner, ()) and owner not in names.stored
+    return False
 
 
 def _owner(node: ast.AST) -> ast.expr | None:

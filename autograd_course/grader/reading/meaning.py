@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import importlib
 import importlib.util
@@ -60,7 +61,13 @@ class Meaning:
     stored: Counter[str] = field(default_factory=Counter)
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a name is set to
     runs_annotations: bool = False  # whether the cells may run string annotations as code
-    setters: set[str] = field(default_factory=set)  # functions that set attributes of ctx or self
+    methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each own class
+    setters: set[str] = field(default_factory=set)  # functions that set attributes
+    aliases: set[str] = field(default_factory=set)  # variables that may refer to an import
+    counters: set[int] = field(default_factory=set)  # the ids of nodes to which code adds a number
+    inspected: set[int] = field(default_factory=set)  # the ids of nodes that have no effect
+    late: set[int] = field(default_factory=set)  # the ids of the nodes in functions
+    contexts: set[int] = field(default_factory=set)  # the ids of names that refer to a ``ctx``
 
     def is_own(self, node: ast.AST) -> bool:
         """Return whether a name surely refers to the answer's own object, and not to a built-in.
@@ -94,11 +101,26 @@ class Meaning:
         match node:
             case ast.Call(func=ast.Name(id="super"), args=[]):
                 return id(node) in self.inside
+            case ast.Call(func=ast.Name(id="super"), args=[ast.Name(id=one), ast.Name(id=other)]):
+                return id(node) in self.inside and one == other and one in self.functions
             case ast.Name(id=name):
                 return (
                     name in self.functions and name not in self.stored.keys() | self.imports.keys()
                 )
         return False
+
+    def is_tensor(self, node: ast.expr) -> bool:
+        """Return whether a name surely refers to the result of a function of ``torch``."""
+        return self._is_always(
+            node,
+            lambda value: (
+                isinstance(value, ast.Call) and self.path(value.func).startswith("torch.")
+            ),
+        )
+
+    def is_constant(self, name: str) -> bool:
+        """Return whether a name surely refers to a container of numbers, strings and lambdas."""
+        return self._is_always(ast.Name(name), _is_constant)
 
     def is_type(self, node: ast.Name) -> bool:
         """Return whether a name surely refers to a type, and not to a string that describes one."""
@@ -127,6 +149,8 @@ class Meaning:
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self.imports:
             return ""
+        if id(node) in self.locals and node.id not in self.aliases:
+            return ""
         return ".".join((self.imports[node.id], *reversed(attributes)))
 
 
@@ -144,6 +168,21 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             match node:
                 case ast.ClassDef(name=name):
                     classes.append(node)
+                case ast.AugAssign(
+                    target=ast.Attribute() | ast.Subscript(slice=ast.Constant()) as target,
+                    value=ast.Constant(value=int() | float()),
+                ):
+                    found.counters.add(id(target))
+                case ast.Call(
+                    func=ast.Attribute(attr="set_grad_enabled")
+                    | ast.Name(id="set_grad_enabled") as function,
+                    args=[ast.Constant(value=False)],
+                ):
+                    found.inspected.add(id(function))
+                case ast.FormattedValue(value=value):
+                    found.inspected.add(id(value))
+                case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
+                    found.inspected.add(id(value))
                 case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
                     found.shown.add(id(owner))
                 case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
@@ -159,7 +198,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     found.stored[name] += 1
                 case ast.FunctionDef(name=name):
                     found.own_attributes.add(name)  # such as an operator with the same name
-                    if any(map(_sets, ast.walk(node))):
+                    if any(_sets(part, node.args.args[:1]) for part in ast.walk(node)):
                         found.setters.add(name)
                 case (
                     ast.Attribute(attr="custom_op" | "triton_op")
@@ -178,14 +217,23 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     top = {id(each) for tree in trees for each in tree.body}
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
     found.classes = {each.name for each in plain}
+    found.methods = {each.name: bound_in(each.body) for each in plain}
     for tree in trees:
         found.locals.update(_local(tree.body, frozenset()))
         for statement in tree.body:
             _bind(statement, found)
     found.own_globals = _own_globals([each for tree in trees for each in tree.body])
+    functions = [each for tree in trees for each in ast.walk(tree) if isinstance(each, Scope)]
+    inside = [each for function in functions for each in ast.walk(function)]
+    found.late = set(map(id, inside))
+    found.aliases = {name for each in inside for name, _ in imported(each)}
+    changed = found.data & _may_change(trees, found)
+    found.data = {name for name in found.data if name in changed or not found.is_constant(name)}
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
-            found.imports.update(_aliases(tree, found))
+            aliases = dict(_aliases(tree, found))
+            found.imports.update(aliases)
+            found.aliases.update(aliases)
     for path in {*found.imports.values()} & OPEN_MODULES:
         _loaded(path)  # its classes tell which attributes are ordinary
     tops = {path.partition(".")[0] for path in found.imports.values()}
@@ -198,7 +246,20 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for each in known:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
+            found.contexts.update(_contexts(each))
     return found
+
+
+def _contexts(node: ast.ClassDef) -> Iterator[int]:
+    """Yield the ids of the names that refer to the first parameter of a Function's methods."""
+    for method in node.body:
+        match method:
+            case ast.FunctionDef(
+                name="forward" | "backward" | "setup_context" | "jvp",
+                args=ast.arguments(args=[ast.arg(arg=first), *_]),
+            ):
+                names = (part for part in ast.walk(method) if isinstance(part, ast.Name))
+                yield from (id(name) for name in names if name.id == first)
 
 
 def _is_plain(node: ast.ClassDef) -> bool:
@@ -345,14 +406,58 @@ def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float
     return None
 
 
-def _sets(node: ast.AST) -> bool:
-    """Return whether a node sets an attribute of ``ctx`` or ``self``."""
+def _sets(node: ast.AST, first: Sequence[ast.arg]) -> bool:
+    """Return whether a node sets an attribute of ``ctx``, ``self`` or the first parameter."""
+    owners = {"ctx", "self", *(each.arg for each in first)}
     match node:
         case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store()):
-            return root(node) in ("ctx", "self")
+            return root(node) in owners
         case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.Name(id=name), *_]):
-            return name in ("ctx", "self")
+            return name in owners
     return False
+
+
+def _is_constant(value: ast.expr) -> bool:
+    match value:
+        case ast.Constant() | ast.Lambda():
+            return True
+        case ast.UnaryOp(operand=inner):
+            return _is_constant(inner)
+        case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return all(map(_is_constant, parts))
+        case ast.Dict(keys=[_, *_] as keys, values=values):
+            return all(key is not None and _is_constant(key) for key in keys) and all(
+                map(_is_constant, values)
+            )
+    return False
+
+
+def _may_change(trees: Sequence[ast.Module], found: Meaning) -> set[str]:
+    """Return the names that code uses in other ways than to read elements."""
+    reads: set[int] = set()
+    every = [node for tree in trees for node in ast.walk(tree)]
+    for node in every:
+        match node:
+            case ast.Subscript(value=owner, ctx=ast.Load()):
+                reads.add(id(owner))
+            case ast.For(iter=owner) | ast.comprehension(iter=owner):
+                reads.add(id(owner))
+            case ast.Compare(comparators=owners):
+                reads.update(map(id, owners))
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name() as owner, attr="get" | "items" | "values")
+            ):
+                reads.add(id(owner))
+            case ast.Call(func=function, args=arguments):
+                library = found.path(function).partition(".")[0]
+                builtin = found.is_builtin(function) and ast.unparse(function) in dir(builtins)
+                if library in ("torch", "numpy") or builtin:
+                    reads.update(map(id, arguments))
+    return {
+        node.id
+        for node in every
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in reads
+    }
 
 
 def _is_type(value: ast.expr) -> bool:
@@ -408,6 +513,11 @@ def _attributes(node: ast.AST) -> Iterator[str]:
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     yield from part.value.replace(",", " ").split()
+        case ast.Call(
+            func=ast.Name(id="SimpleNamespace") | ast.Attribute(attr="SimpleNamespace"),
+            keywords=keywords,
+        ):
+            yield from (keyword.arg for keyword in keywords if keyword.arg)
         case ast.ClassDef(body=body):
             for part in body:
                 for inner in ast.walk(part):
@@ -423,6 +533,8 @@ def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
     for node in _own(body):
         if isinstance(node, ast.Name) and node.id in outer:
             yield id(node)
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            yield from _looped(node)
         if isinstance(node, Scope):
             inner = _body(node)
             yield from _local(inner, (outer - declared(node)) | bindings(node))
@@ -431,6 +543,17 @@ def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
         elif isinstance(node, ast.ClassDef):
             visible = outer - bound_in(node.body) - declared(node)
             yield from _local(list(ast.iter_child_nodes(node)), visible)
+
+
+def _looped(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Iterator[int]:
+    """Yield the ids of the names that refer to the loop variables of a comprehension."""
+    first, *_ = node.generators
+    outside = {id(part) for part in ast.walk(first.iter)}
+    loops = (part for loop in node.generators for part in ast.walk(loop.target))
+    variables = {part.id for part in loops if isinstance(part, ast.Name)}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in variables and id(part) not in outside:
+            yield id(part)
 
 
 def _body(scope: Scope | ast.ClassDef) -> Sequence[ast.AST]:

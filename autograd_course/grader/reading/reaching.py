@@ -107,6 +107,16 @@ def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
             yield f"derives {node.name} from {path}", False
 
 
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes of a tree, but only the end of a chain of attributes that is too long."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        if not is_long(node):
+            left.extend(ast.iter_child_nodes(node))
+
+
 def is_long(node: ast.AST) -> bool:
     """Return whether a node is a chain of attributes with more than ``LONGEST_CHAIN`` of them."""
     length = 0
@@ -301,7 +311,9 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     if name == "data" and id(owner) not in names.locals:
         return
     known = isinstance(owner, ast.Name) and (
-        owner.id in ("ctx", "self") or (owner.id in names.classes and owner.id not in names.stored)
+        owner.id in ("ctx", "self")
+        or id(owner) in names.contexts
+        or (owner.id in names.classes and owner.id not in names.stored)
     )  # a call that passes another object as ctx or self gets a remark
     if not known and name not in tables.DATA and not names.path(owner):
         yield f"sets {ast.unparse(owner)}.{name}", False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autograd_doctor.extension import TimeUp, time_limit
@@ -14,6 +15,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise
 from autograd_course.grader.reading import differentiating, reaching, storing
 from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
+from autograd_course.grader.reading.skipping import Skipped, skip
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 from autograd_course.notebook_files import tree_of
 
@@ -40,12 +42,16 @@ class Reading:
     """The suspicious code in a source. An answer with ``forbidden`` code earns no points.
 
     ``remarks`` describe code that an instructor should check. ``unread`` is code that the grader
-    could not parse. It is forbidden if Python could run it nevertheless.
+    could not parse. It is forbidden if Python could run it nevertheless. ``skipped`` would be
+    forbidden, but the answer does not need it. The classroom runs ``cells``, which do not contain
+    this code.
     """
 
     forbidden: tuple[Use, ...] = ()
     remarks: tuple[Use, ...] = ()
     unread: tuple[Use, ...] = ()
+    skipped: tuple[Use, ...] = ()
+    cells: tuple[str, ...] = ()
 
     def held_against(self, verdict: Verdict) -> Verdict:
         """Return the verdict on an answer with this source. A wrong answer stays wrong.
@@ -55,7 +61,9 @@ class Reading:
         """
         passed = verdict.status == "passed"
         forbidden = (*self.forbidden, *(self.unread if passed else ()))
-        said = (f"{use.what} (line {use.line})" for use in (*forbidden, *self.remarks))
+        said = [f"{use.what} (line {use.line})" for use in (*forbidden, *self.remarks)]
+        if not passed:
+            said += [f"line {use.line} was not run: {use.what}" for use in self.skipped]
         told = replace(verdict, remarks=(*verdict.remarks, *said))
         if passed and forbidden:
             return replace(told, reason=ForbiddenCode(tuple(map(str, forbidden))), warnings=())
@@ -71,32 +79,39 @@ def read(cells: Sequence[str], exercise: Exercise, name: str = "") -> Reading:
     applies = True
     try:
         with time_limit(_SECONDS) as applies:
-            return _read(cells, exercise, name)
+            return _read(tuple(cells), exercise, name)
     except (RecursionError, ValueError):  # a number may have too many digits to quote
         pass
     except TimeUp:
         if not applies:
             raise
-    return Reading((_UNREADABLE,))
+    return Reading((_UNREADABLE,), cells=tuple(cells))
 
 
 _UNREADABLE = Use(1, "", "it is too long or too deeply nested for the grader to read")
 
 
-def _read(cells: Sequence[str], exercise: Exercise, name: str) -> Reading:
+def _read(cells: tuple[str, ...], exercise: Exercise, name: str) -> Reading:
+    skipped: list[Skipped] = []
+    with suppress(NotPythonError):
+        cells, skipped = skip(cells, name)
     parsed = _parsed(cells, name)
     names = meaning([tree for _, tree, _ in parsed], is_whole=bool(name))
     forbidden: dict[str, Use] = {}
     remarks: dict[str, Use] = {}
     for cell, tree, answer in parsed:
-        lines = cell.splitlines()
         for node, what, is_forbidden in _used(tree, answer, names, exercise):
-            number = getattr(node, "lineno", 0)
-            quote = lines[number - 1].strip() if 0 < number <= len(lines) else ""
             found = forbidden if is_forbidden else remarks
-            found.setdefault(what, Use(number, quote[:_LONGEST], what))
+            found.setdefault(what, _use(cell, node, what))
     unread = (_UNREADABLE,) if len(parsed) < len(cells) else ()
-    return Reading(_by_line(forbidden), _by_line(remarks), unread)
+    left_out = tuple(_use(each.cell, each.statement.node, each.what) for each in skipped)
+    return Reading(_by_line(forbidden), _by_line(remarks), unread, left_out, cells)
+
+
+def _use(cell: str, node: ast.AST, what: str) -> Use:
+    number, lines = getattr(node, "lineno", 0), cell.splitlines()
+    quote = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return Use(number, quote[:_LONGEST], what)
 
 
 def _by_line(found: dict[str, Use]) -> tuple[Use, ...]:
@@ -132,12 +147,12 @@ def _used(
         backward_is_a_formula in exercise.checks
     )
     compiles = exercise.needs is not None
-    for node in _nodes(tree):
+    for node in reaching.nodes(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden
         for what in () if compiles else reaching.compiles(node, names):
             yield node, what, True
-    for node in _nodes(answer) if is_function else ():
+    for node in reaching.nodes(answer) if is_function else ():
         for what in differentiating.hooks(node, names):
             yield node, what, True
         if by_formula:
@@ -147,13 +162,3 @@ def _used(
                 yield node, what, False
     if is_function:
         yield from storing.uses(answer, names, on_ctx=by_formula)
-
-
-def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes of a tree, but only the end of a chain of attributes that is too long."""
-    left: list[ast.AST] = [tree]
-    while left:
-        node = left.pop()
-        yield node
-        if not reaching.is_long(node):
-            left.extend(ast.iter_child_nodes(node))

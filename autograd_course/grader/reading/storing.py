@@ -20,8 +20,9 @@ _WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_fo
 _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
 _READING = {
     "list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "len", "max", "min", "any", "all",
-    "prod", "join", "Size",
+    "prod", "join", "Size", "reduce",
 }  # fmt: skip
+_OF_TENSORS = {"add"}  # methods that change a set, but not a tensor
 _READ = {"reversed", "zip", "filter", "map", "enumerate", "chain", "iter"}  # yield elements
 
 
@@ -78,11 +79,11 @@ class _Stored:
             case (
                 ast.Attribute(ctx=ast.Store() | ast.Del())
                 | ast.Subscript(ctx=ast.Store() | ast.Del())
-            ) if self._lasts(node, local, lasting):
+            ) if id(node) not in self.names.counters and self._lasts(node, local, lasting):
                 yield node, f"it changes {root(node)}, {_WHY}", True
             case ast.Call(func=ast.Attribute(value=owner, attr=name)) if self._lasts(
                 owner, local, lasting
-            ) and (name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")):
+            ) and self._mutates(owner, name):
                 yield node, f"it changes {root(owner)}, {_WHY}", True
             case ast.Call(func=ast.Name(id="setattr"), args=[owner, *_]) if self._lasts(
                 owner, local, lasting
@@ -101,16 +102,22 @@ class _Stored:
         """Yield objects on ctx that can hide tensors, such as functions and iterators."""
         match node:
             case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value
-            ) if _hides(value):
+                targets=[ast.Attribute(value=ast.Name(id=owner) as context, attr=name)], value=value
+            ) if _hides(value) and (owner == "ctx" or id(context) in self.names.contexts):
                 yield (
                     node,
                     (
-                        f"it stores a function or an iterator in ctx.{name}, and its tensors do "
-                        "not count as saved: pass tensors to `ctx.save_for_backward`"
+                        f"it stores a function or an iterator in {owner}.{name}, and its tensors "
+                        "do not count as saved: pass tensors to `ctx.save_for_backward`"
                     ),
                     True,
                 )
+
+    def _mutates(self, owner: ast.expr, name: str) -> bool:
+        """Return whether a method changes its object. A tensor's ``add`` does not."""
+        if name in _OF_TENSORS and self.names.is_tensor(owner):
+            return False
+        return name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")
 
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
         """Return whether an attribute or item chain begins at an object that outlives the call."""
@@ -147,6 +154,13 @@ def _hides(value: ast.AST) -> bool:
             case ast.comprehension(iter=inner):
                 left.append((inner, True))
                 continue
+            case ast.Starred(value=inner):
+                left.append((inner, True))  # as in [*map(int, x.shape)]
+                continue
+            case ast.Call(func=ast.Attribute(attr="repeat", value=owner), args=arguments):
+                if not (isinstance(owner, ast.Name) and owner.id == "itertools"):
+                    left += [(part, False) for part in (owner, *arguments)]  # of a tensor
+                    continue
             case ast.keyword(arg=name, value=inner):
                 left.append((inner, read and name == "key"))  # such as a sort's key function
                 continue

@@ -29,6 +29,8 @@ from walls import WALLS, wall
 from autograd_course.extraction import Answer, extract
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.limits import VARIABLE
+from autograd_course.grader.reading import reader
+from autograd_course.grader.reading.skipping import skip
 from autograd_course.grader.verdict import FunctionAgrees, Verdict
 
 pytestmark = pytest.mark.slow
@@ -102,7 +104,13 @@ raise LookupError([
 """
 
 
-@pytest.mark.usefixtures("usual_seconds")  # measured before any hostile code runs
+@pytest.fixture
+def everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also run the code that the classroom leaves out, because it might miss some of it."""
+    monkeypatch.setattr(reader, "skip", lambda cells, name: (tuple(cells), []))
+
+
+@pytest.mark.usefixtures("usual_seconds", "everything_runs")  # the former before hostile code runs
 @pytest.mark.parametrize("what", first_rows(BANK, lambda what: what.partition(":")[0], 1))
 def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +127,22 @@ def test_it_is_contained_scored_rightly_and_explained(
     assert "".join([verdict.message, *verdict.remarks]).replace("\n", "").isprintable()
     if what.startswith(LEAVING):
         assert "LookupError: []" in verdict_on(box, LOOKS).message, "the next one finds something"
+
+
+# Submissions that attack the grader, and that also derive the gradient themselves.
+DERIVED = r"(bombs|lingering|poisoning): "
+
+
+@pytest.mark.parametrize("what", [
+    what for what, hostile in BANK.items()
+    if skip([IMPORTS, hostile.source], hostile.name)[1]
+])  # fmt: skip
+def test_an_attack_that_the_answer_does_not_need_never_runs(box: Sandbox, what: str) -> None:
+    hostile = BANK[what]
+
+    verdict = verdict_on(box, hostile.source, hostile.exercise, hostile.name)
+
+    assert verdict.status == "wrong" or (verdict.status == "passed" and re.match(DERIVED, what))
 
 
 def test_after_all_of_them_a_neighbor_is_graded_as_ever(box: Sandbox, usual_seconds: float) -> None:

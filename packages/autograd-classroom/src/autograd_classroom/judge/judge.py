@@ -79,9 +79,11 @@ def judged(
     """
     replaced: dict[str, None] = {}
     try:
-        verdict = _tried(exercise, answer, sandbox, secret, replaced, budget)
+        reading = read(answer.cells, exercise, answer.name)
+        run = answer.with_cells(reading.cells)
+        verdict = _tried(exercise, run, sandbox, secret, replaced, budget)
         seen = (f"replaces {name} while it runs" for name in replaced)
-        verdict = read(answer.cells, exercise, answer.name).held_against(verdict)
+        verdict = reading.held_against(verdict)
         return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
     except Exception as error:
         return Verdict(_ours(error))
