@@ -111,6 +111,11 @@ def test_a_roster_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str,
         ("Ann Böll_123", ANN),  # a folder from Moodle
         ("bollann_99", ANN),  # a file from Canvas, without the accent
         ("bob_4711", BOB),  # a number from Canvas
+        ("roebob_4711", BOB),
+        ("Bob J. Roe_4711", BOB),
+        ("Ann Böll_4711", ANN),  # Moodle's own number, which is the id of another student
+        ("Zed Zap_4711", None),
+        ("zapzed_4711", None),
         ("s-17", ANN),
         ("AB17", ANN),
         ("ann", ANN),  # from the e-mail address
@@ -127,7 +132,32 @@ def test_a_student_is_found_on_the_roster(student: str, person: Person | None) -
 def test_two_of_the_same_name_are_told_apart_by_number_or_not_at_all() -> None:
     one, other = Person("Kim Lee", site="1"), Person("Kim Lee", site="2")
 
-    assert matched(["Kim Lee_2", "Kim Lee_7", "Kim Lee"], (one, other)) == {"Kim Lee_2": other}
+    roster = (one, other, Person("Kim Roe", id="9"))
+    students = ["Kim Lee_2", "Kim Lee_7", "Kim Lee_9", "Kim Lee"]
+
+    assert matched(students, roster) == {"Kim Lee_2": other}
+
+
+@pytest.mark.parametrize(
+    ("student", "source", "conflicts"),
+    [
+        ("Zed_4711", "Zed_4711_assignsubmission_file/work.ipynb", True),
+        ("zed_4711", "zed_4711_98765_work.ipynb", True),
+        ("hw_4711", "hw_4711.ipynb", False),  # the instructor's own name
+    ],
+)
+def test_a_number_of_a_site_is_used_if_the_names_fit(
+    student: str, source: str, conflicts: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "grades.sqlite"
+    with Gradebook(path) as book:
+        book.enroll((ANN, BOB))
+        book.hand_in(Submission(student, "01_template", source, Notebook(()), "0"), ())
+        people = book.people()
+    said = CliRunner().invoke(app, ["classroom", "report", str(path)]).output
+
+    assert people == ({} if conflicts else {student: BOB})
+    assert (f"if both names are one person: {student} (Bob)." in said) == conflicts
 
 
 # The files of a class

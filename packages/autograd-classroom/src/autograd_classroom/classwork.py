@@ -201,6 +201,12 @@ def _unknown(book: Gradebook) -> Iterator[str]:
         named = ", ".join(person.label for person in absent)
         yield f"{some(len(absent), 'student')} of the roster handed in nothing: {named}."
     people = book.people()
+    if conflicts := book.conflicting():
+        named = ", ".join(f"{student} ({who.label})" for student, who in conflicts.items())
+        yield (
+            "The roster gives the numbers of these students to other names, so correct the roster "
+            f"if both names are one person: {named}."
+        )
     if strangers := [student for student in book.students() if student not in people]:
         yield f"Not on the roster: {', '.join(strangers)}."
 

@@ -188,6 +188,10 @@ class Gradebook:
         """Map each student in the gradebook to the matching person on the roster."""
         return reading.people(self._connection)
 
+    def conflicting(self) -> dict[str, Person]:
+        """Map each student to the person on the roster with the same number but another name."""
+        return reading.conflicting(self._connection)
+
     def absent(self) -> list[Person]:
         """Return the students on the roster who have not handed in anything."""
         return reading.absent(self._connection)

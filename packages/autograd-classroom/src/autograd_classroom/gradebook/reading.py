@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
+from pathlib import PurePosixPath
 from typing import Any, get_args
 
 from autograd_classroom.gradebook.recording import now
@@ -22,7 +23,9 @@ from autograd_classroom.gradebook.records import (
     Workload,
 )
 from autograd_classroom.gradebook.roster import Person, Roster, from_text, matched
+from autograd_classroom.gradebook.roster import conflicting as roster_conflicts
 from autograd_classroom.gradebook.settings import Settings, from_data
+from autograd_classroom.ingest.downloads import is_download
 from autograd_classroom.protocol.evidence import ALSO, sound
 from autograd_course.extraction import Answer
 from autograd_course.grader.verdict import Status
@@ -188,7 +191,19 @@ def roster(connection: sqlite3.Connection) -> Roster:
 
 def people(connection: sqlite3.Connection) -> dict[str, Person]:
     """Map each student in the gradebook to the matching person on the roster."""
-    return matched(students(connection), roster(connection))
+    return matched(students(connection), roster(connection), _own(connection))
+
+
+def conflicting(connection: sqlite3.Connection) -> dict[str, Person]:
+    """Map each student to the person on the roster who has the same number but a different name."""
+    return roster_conflicts(students(connection), roster(connection), _own(connection))
+
+
+def _own(connection: sqlite3.Connection) -> set[str]:
+    """Return the students who have files, but none with a name that a course site generated."""
+    found = sources(connection)
+    named = {s for s, source in found if any(map(is_download, PurePosixPath(source).parts))}
+    return {student for student, _ in found} - named
 
 
 def absent(connection: sqlite3.Connection) -> list[Person]:

@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -139,30 +139,58 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
                 )
 
 
-def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
+def matched(students: Iterable[str], roster: Roster, own: Container[str] = ()) -> dict[str, Person]:
     """Map each student in the gradebook to the matching person on the roster.
 
-    Omit students without a unique match. For a name with a number, such as ``Ann B_123``, the
-    number takes precedence over the rest of the name.
+    Omit students without a unique match. For a name with a number, such as ``Ann B_123``, the name
+    takes precedence over the number, because sites such as Moodle use numbers of their own. Omit
+    the students in :func:`conflicting`. ``own`` contains the students whose files no site named.
     """
+    found = _found(students, roster)
+    return {student: who for student, who, fits in found if fits or student in own}
+
+
+def conflicting(
+    students: Iterable[str], roster: Roster, own: Container[str] = ()
+) -> dict[str, Person]:
+    """Map each student to the person on the roster who has the same number but a different name."""
+    found = _found(students, roster)
+    return {student: who for student, who, fits in found if not fits and student not in own}
+
+
+def _found(students: Iterable[str], roster: Roster) -> Iterator[tuple[str, Person, bool]]:
+    """Yield each student, the person with the name or the number, and whether the names fit."""
     owners: defaultdict[str, set[Person]] = defaultdict(set)
     for person in roster:
         for key in person.words():
             owners[key].add(person)
-    found = {}
     for student in students:
-        for word in _words(student):
-            if len(owners.get(_folded(word), ())) == 1:
-                (found[student],) = owners[_folded(word)]
-                break
-    return found
+        match = _NUMBERED.fullmatch(student)
+        name, number = match.groups() if match else (student, "")
+        named = owners.get(_folded(student)) or owners.get(_folded(name), set())
+        numbered = owners.get(number, set())
+        if len(named) == 1:
+            (person,) = named
+            yield student, person, True
+        elif len(numbered) == 1:
+            (person,) = numbered
+            yield student, person, person in named if named else _shares_a_word(name, person)
 
 
-def _words(student: str) -> Iterator[str]:
-    yield student
-    if match := _NUMBERED.fullmatch(student):
-        yield match["number"]
-        yield match["name"]
+def _shares_a_word(name: str, person: Person) -> bool:
+    """Return whether a name and a person's name share a word, or the person has no name.
+
+    Canvas writes a name in lowercase and without spaces, so its words can be anywhere in it.
+    """
+    is_joined = name.islower() and " " not in name
+    where = _folded(name) if is_joined else set(_split(name))
+    return not person.name or any(word in where for word in _split(person.name))
+
+
+def _split(name: str) -> Iterator[str]:
+    """Yield the words of a name without the initials."""
+    words = map(_folded, re.split(r"[\s,.-]+", name))
+    return (word for word in words if word and (len(word) > 1 or not word.isascii()))
 
 
 def _folded(text: str) -> str:

@@ -17,6 +17,7 @@ MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
 _CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # a file name with two numbers
 GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
+_SITES = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
 _AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
@@ -32,9 +33,13 @@ def students_in(path: Path) -> int:
             tops = {_top(name) for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return 0  # the code that reads the file will report the error
-    sites = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
-    found = (site.fullmatch(top) for site in sites for top in tops)
+    found = (site.fullmatch(top) for site in _SITES for top in tops)
     return len({match["student"] for match in found if match})
+
+
+def is_download(name: str) -> bool:
+    """Return whether a file or folder name has the form of a course site's download."""
+    return any(site.fullmatch(name) for site in _SITES)
 
 
 def _is_short(path: Path) -> bool:
