@@ -269,6 +269,20 @@ def test_canvas_finds_a_student_without_a_roster_by_the_number_in_the_file(book:
     assert [row["ID"] for row in rows("".join(canvas_pieces(book)))] == ["", "", "4711", ""]
 
 
+def test_moodle_finds_a_student_whose_folder_has_no_notebook(tmp_path: Path) -> None:
+    folder = tmp_path / "homework" / "Ned_113_assignsubmission_file"
+    folder.mkdir(parents=True)
+    (folder / "essay.pdf").touch()
+    with Gradebook(tmp_path / "grades.sqlite") as book:
+        hand_in(book, tmp_path / "homework", CATALOGUE.values())
+        (ned,) = rows("".join(moodle_pieces(book)))
+        files.write(book, tmp_path / "reports", ("html",))
+
+    assert (ned["Identifier"], ned["Grade"]) == ("Participant 113", "")
+    with zipfile.ZipFile(tmp_path / "reports" / "feedback.zip") as archive:
+        assert archive.namelist() == ["Ned_113_assignsubmission_file/feedback.html"]
+
+
 def test_a_file_that_could_not_be_read_is_no_grade_of_zero(book: Gradebook) -> None:
     book.reject(Rejected("eve", "eve/work.ipynb", "it is not JSON"))
     *_, eve = rows("".join(moodle_pieces(book)))

@@ -22,7 +22,7 @@ from autograd_classroom.ingest import (
     files,
     hand_in,
 )
-from autograd_classroom.ingest.collecting import NoSubmissionsError
+from autograd_classroom.ingest.collecting import NOTHING, NoSubmissionsError
 from autograd_classroom.ingest.files import Limits, found
 from handed_in import IMPORTS, SQUARE, STUB, cell, notebook, solution
 from repository import ROOT
@@ -402,4 +402,49 @@ def test_a_fault_of_ours_is_named_and_counted(
 def test_an_empty_hand_in_is_named(tmp_path: Path) -> None:
     (tmp_path / "ann").mkdir()
 
-    assert rejected(tmp_path) == {"ann": "there is no notebook and no script in it"}
+    assert rejected(tmp_path) == {"ann": NOTHING}
+
+
+# a file without answers in the submissions folder → its student, if a site named the file
+OTHER_FILES = {
+    "bert_403_2_w.ipynb.txt": "bert_403",
+    "cleo_LATE_404_3_work.rar": "cleo_404",
+    "emil_406_5_w.tar.gz": "emil_406",
+    "hans_408_1_text.html": "hans_408",
+    "Ann B_123_assignsubmission_file/essay.pdf": "Ann B_123",
+    "Ann B_123_assignsubmission_file_essay.pdf": "Ann B_123",
+    "hw_ann_attempt_2026-01-31-23-59-59_essay.pdf": "ann",
+    "README.txt": "",
+    ".DS_Store": "",
+    "assignment.toml": "",
+    "roster_2026_11_28_new.csv": "",
+}
+
+
+@pytest.mark.parametrize("path", OTHER_FILES)
+def test_a_file_without_answers_is_named_if_a_student_handed_it_in(
+    path: str, tmp_path: Path
+) -> None:
+    root = laid_out(tmp_path, {path: b"PK"})
+    top = path.partition("/")[0]
+
+    assert [(each.student, each.source) for each in collect(root)] == (
+        [(OTHER_FILES[path], top)] if OTHER_FILES[path] else []
+    )
+
+
+def test_a_notebook_of_another_lesson_is_named_if_the_student_has_no_other(tmp_path: Path) -> None:
+    root = laid_out(tmp_path / "in", {
+        "ann/a.ipynb": NOTEBOOK, "ann/b.ipynb": solution("02_ctx_rules"),
+        "bob/b.ipynb": solution("02_ctx_rules"),
+        "cyd/a.ipynb": b"{", "cyd/b.ipynb": solution("02_ctx_rules"),
+    })  # fmt: skip
+    wanted = [CATALOGUE["square"]]
+    with Gradebook(tmp_path / "book") as book:
+        book.begin(wanted, "")
+        count = hand_in.hand_in(book, root, wanted)
+        said = {each.source: each.message for each in book.problems()}
+
+    assert (count.notebooks, count.rejected) == (1, 1), "the lesson is no problem of the file"
+    assert said.keys() == {"bob/b.ipynb", "cyd/a.ipynb", "cyd/b.ipynb"}
+    assert said["bob/b.ipynb"] == "it belongs to lesson 02, which this assignment does not include"

@@ -219,6 +219,10 @@ class Gradebook:
         """Return a (student, path) pair for each submitted file."""
         return reading.sources(self._connection)
 
+    def submissions(self) -> list[tuple[str, str, str]]:
+        """Return a (student, lesson, path) triple for each submitted notebook."""
+        return reading.submissions(self._connection)
+
     def score_of(self, student: str, exercise: str) -> Score:
         """Return the score of one answer. Raises SettlingError if a name is unknown."""
         return settling.score_of(self._connection, student, exercise)

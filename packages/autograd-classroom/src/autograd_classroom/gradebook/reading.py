@@ -254,6 +254,12 @@ def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
 
 
+def submissions(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Return a (student, lesson, path) triple for each submitted notebook."""
+    query = "SELECT student, lesson, source FROM submissions ORDER BY 1, 2"
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
 def _set(connection: sqlite3.Connection, name: str) -> Any:
     query = "SELECT value FROM settings WHERE name = ?"
     row = connection.execute(query, (name,)).fetchone()

@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from autograd_classroom.ingest.downloads import (
     EXPORT,
     handed_in,
+    is_download,
     names_beside,
     students_in,
 )
@@ -39,6 +40,7 @@ _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
 }  # fmt: skip
+NOTHING = "there is no notebook and no script in it"
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # our own files in a submitted checkout
 
 
@@ -87,6 +89,8 @@ def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submissi
     if own:
         files = [file for path in own for file in found(path, _label(path, root))]
         yield from _students(student, files)
+        if not files:
+            yield from (Rejected(student, _label(path, root), NOTHING) for path in own)
 
 
 Listing = Mapping[str, tuple[int, int, int]]
@@ -119,7 +123,10 @@ def _of_a_class(source: str) -> Rejected:
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield each student's file or folder. Descend into folders with the work of many students."""
+    """Yield each student's file or folder. Descend into folders with the work of many students.
+
+    Include a file that has no answers if a course site named it, because a student handed it in.
+    """
     if not root.is_dir():
         yield root
         return
@@ -129,7 +136,7 @@ def _tops(root: Path) -> Iterator[Path]:
             continue
         if is_folder and _is_of_many(path.name):
             yield from _tops(path)
-        elif is_folder or path.is_symlink() or path.suffix.lower() in (".ipynb", ".py", ".zip"):
+        elif is_folder or path.is_symlink() or is_interesting(path.name) or is_download(path.name):
             yield path
 
 
@@ -162,8 +169,6 @@ def _students(student: str, files: list[Found]) -> Iterator[Submission | Rejecte
         for other in others:
             instead = f"{best.submission.source} is graded for lesson {lesson[:2]} instead"
             yield Rejected(student, other.submission.source, instead)
-    if not files:
-        yield Rejected(student, student, "there is no notebook and no script in it")
 
 
 def _read(student: str, file: Found) -> _Read | Rejected:

@@ -15,7 +15,9 @@ EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder, which cont
 _PEOPLE = "submission_metadata.yml"  # names the student of each submission folder
 MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
-_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # a file name with two numbers
+_CANVAS = re.compile(  # a file name with two numbers that are no date
+    r"(?P<student>[^_]+)(?:_LATE)?_(?!20\d\d_\d\d_\d\d(?!\d))\d+_\d+_.+"
+)
 GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _SITES = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
 _AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")

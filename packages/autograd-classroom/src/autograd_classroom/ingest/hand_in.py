@@ -35,14 +35,15 @@ def hand_in(
 ) -> HandedIn:
     """Record the submissions under ``root`` in the gradebook. Call ``step`` for each file.
 
-    Take the answers to the requested exercises from each notebook. Ignore notebooks without any
-    requested exercise. ``known`` caches what earlier calls have read. With this cache, a call reads
-    a student's files only if they have changed. Raises NoSubmissionsError if the folder does not
-    exist.
+    Take the answers to the requested exercises from each notebook. Ignore notebooks of other
+    lessons, but record this as a problem if the gradebook has no submission of the student.
+    ``known`` caches what earlier calls have read. With this cache, a call reads a student's files
+    only if they have changed. Raises NoSubmissionsError if the folder does not exist.
     """
     wanted = tuple(exercises)
     notebooks = rejected = 0
     lessons: set[str] = set()
+    elsewhere: dict[str, Submission] = {}  # by student
     require(root)
     book.forget_rejected()
     for student, paths in sorted(by_student(root).items()):
@@ -56,6 +57,10 @@ def hand_in(
             elif isinstance(each, Submission) and taken:
                 book.hand_in(each, taken)
                 notebooks += 1
+            elif isinstance(each, Submission):
+                elsewhere.setdefault(student, each)
+    for student in elsewhere.keys() - {name for name, *_ in book.submissions()}:
+        book.reject(_of_another_lesson(elsewhere[student]))
     asked = len(wanted) < len(INDEX)
     return HandedIn(notebooks, rejected, tuple(e for e in wanted if asked or e.lesson in lessons))
 
@@ -78,6 +83,12 @@ def _read(
     if known is not None:
         known[student] = now, taken
     return taken
+
+
+def _of_another_lesson(submission: Submission) -> Rejected:
+    lesson = submission.lesson[:2]
+    problem = f"it belongs to lesson {lesson}, which this assignment does not include"
+    return Rejected(submission.student, submission.source, problem)
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
