@@ -250,6 +250,20 @@ def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: 
     assert "eve.zip: the zip is broken" in said(result)
 
 
+def test_a_student_whose_files_are_gone_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classwork, "work", lambda *_: None)
+    run("grade", "homework", "--exercises", "square", "--trust")
+    (folder / "ann.ipynb").rename(folder / "anna.ipynb")
+    result = run("grade", "homework", "--exercises", "square", "--trust")
+
+    assert (
+        "homework no longer has the graded files of 1 student, whose grades are kept: ann."
+        in said(result)
+    )
+
+
 LESSON = sum(exercise.points for exercise in INDEX.values() if exercise.lesson == "01_template")
 
 

@@ -350,6 +350,38 @@ def test_a_whole_course_handed_in_is_told_apart_by_lesson(tmp_path: Path) -> Non
     assert len(graded(laid_out(tmp_path, files))) == len(files)
 
 
+# what happens to Ann's folder after grading → whether her notebook is gone
+CHANGES = {
+    "renamed": (lambda ann: ann.rename(ann.with_name("anna")), True),
+    "deleted": (lambda ann: (ann / "a.ipynb").unlink(), True),
+    "replaced": (lambda ann: (ann / "a.ipynb").write_bytes(solution("02_ctx_rules")), True),
+    "moved": (lambda ann: (ann / "a.ipynb").rename(ann / "b.ipynb"), False),
+    "damaged": (lambda ann: (ann / "a.ipynb").write_bytes(b"{"), False),
+    "not changed": (lambda ann: None, False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_students_whose_graded_notebooks_are_gone_are_named_and_keep_their_answers(
+    change: str, tmp_path: Path
+) -> None:
+    happens, gone = CHANGES[change]
+    root = laid_out(tmp_path / "in", {f"{name}/a.ipynb": NOTEBOOK for name in ("ann", "bob")})
+    wanted = [CATALOGUE["square"]]
+    with Gradebook(tmp_path / "book") as book:
+        book.begin(CATALOGUE.values(), "")
+        first = hand_in.hand_in(book, root, wanted)
+        happens(root / "ann")
+        second = hand_in.hand_in(book, root, wanted)
+        of_another_lesson = hand_in.hand_in(book, root, [CATALOGUE["gelu"]]).gone
+        alone = hand_in.hand_in(book, root / "bob" / "a.ipynb", wanted)
+        kept = [score.exercise for score in book.scores("ann")]
+
+    assert (first.gone, second.gone) == ((), ("ann",) if gone else ())
+    assert (of_another_lesson, alone.gone) == ((), ())
+    assert kept == ["square"]
+
+
 def test_file_names_that_are_no_text_can_be_printed_and_stored(tmp_path: Path) -> None:
     name = os.fsdecode(b"a\xffnn\x1b[31m.ipynb")
     (tmp_path / name).write_bytes(NOTEBOOK)

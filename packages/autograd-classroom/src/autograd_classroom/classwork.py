@@ -15,6 +15,7 @@ import typer
 from autograd_classroom import console
 from autograd_classroom.assignment import NOTHING, Assignment
 from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally, Workload
+from autograd_classroom.gradebook.naming import first
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import Executor, GradingError
 from autograd_classroom.grading.forkserver import ForkServer
@@ -147,6 +148,11 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
     book.expect(came.exercises)
     rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
+    if came.gone:
+        console.say(
+            f"{short(root)} no longer has the graded files of {some(len(came.gone), 'student')}, "
+            f"whose grades are kept: {first(came.gone)}."
+        )
     return not came.rejected
 
 

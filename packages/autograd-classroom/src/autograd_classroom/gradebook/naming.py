@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _NEAREST, _MOST = 5, 10  # maximum numbers of similar names and of other names
@@ -20,5 +20,10 @@ def near(asked: str, names: Iterable[str]) -> str:
     if found := list(dict.fromkeys(close))[:_NEAREST]:
         are = "name is" if len(found) == 1 else "names are"
         return f"; the nearest {are} {', '.join(found)}"
-    more = f" and {len(known) - _MOST} more" if len(known) > _MOST else ""
-    return f"; the known names are {', '.join(known[:_MOST])}{more}" if known else ""
+    return f"; the known names are {first(known)}" if known else ""
+
+
+def first(names: Sequence[str]) -> str:
+    """Return the first names in a sentence, and how many more there are."""
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return f"{', '.join(names[:_MOST])}{more}"

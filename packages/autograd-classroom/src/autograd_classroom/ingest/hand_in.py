@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.ingest.collecting import Listing, by_student, listing, of_student, require
+from autograd_classroom.ingest.collecting import (
+    NOTHING,
+    Listing,
+    by_student,
+    listing,
+    of_student,
+    require,
+)
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_course.extraction import Answer, extract
 from autograd_course.index import INDEX, Entry
@@ -18,12 +25,14 @@ class HandedIn:
     """The number of recorded notebooks and the number of rejected files or folders.
 
     ``exercises`` are the exercises that count for every student: the requested ones or, if all
-    were requested, those of the lessons in the folder.
+    were requested, those of the lessons in the folder. ``gone`` are the students in the gradebook
+    whose notebooks of the requested lessons are no longer in the folder.
     """
 
     notebooks: int = 0
     rejected: int = 0
     exercises: tuple[Entry, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 def hand_in(
@@ -44,6 +53,8 @@ def hand_in(
     notebooks = rejected = 0
     lessons: set[str] = set()
     elsewhere: dict[str, Submission] = {}  # by student
+    kept: set[tuple[str, str]] = set()  # students and their lessons
+    unread: set[str] = set()  # paths of rejected files and folders
     require(root)
     book.forget_rejected()
     for student, paths in sorted(by_student(root).items()):
@@ -51,6 +62,9 @@ def hand_in(
             step()
             if isinstance(each, Submission):
                 lessons.add(each.lesson)
+                kept.add((student, each.lesson))
+            elif each.problem != NOTHING:
+                unread.add(each.source)
             if isinstance(taken, Rejected):
                 book.reject(taken)
                 rejected += 1
@@ -61,8 +75,16 @@ def hand_in(
                 elsewhere.setdefault(student, each)
     for student in elsewhere.keys() - {name for name, *_ in book.submissions()}:
         book.reject(_of_another_lesson(elsewhere[student]))
+    gone = {
+        name
+        for name, lesson, source in book.submissions()
+        if lesson in {exercise.lesson for exercise in wanted}
+        and (name, lesson) not in kept
+        and not unread.intersection((source, *map(str, PurePosixPath(source).parents)))
+    }
     asked = len(wanted) < len(INDEX)
-    return HandedIn(notebooks, rejected, tuple(e for e in wanted if asked or e.lesson in lessons))
+    counted = tuple(e for e in wanted if asked or e.lesson in lessons)
+    return HandedIn(notebooks, rejected, counted, tuple(sorted(gone)) if root.is_dir() else ())
 
 
 Taken = tuple[Submission | Rejected, tuple[Answer, ...] | Rejected]
