@@ -209,16 +209,22 @@ def test_who_has_handed_in_nothing_is_in_every_report(book: Gradebook, tmp_path:
     assert "Not on the roster: dora." in shown.output
 
 
-def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook) -> None:
+def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook, tmp_path: Path) -> None:
     book.enroll((ANN, BOB, CYD))
-    assert "Cyd" in matrix_page(book, "/", "all")
+    unsettled = matrix_page(book, "/", "all")
     book.settle("Cyd", "square", 1.0, "An oral exam.", "me")
+    settled = matrix_page(book, "/", "all")
     with pytest.raises(GradebookError, match="'bop_4712'; the nearest name is bob_4711"):
         book.settle("bop_4712", "square", 1.0, "", "me")
 
     (cyd,) = (row for row in rows(as_grade_table(book)) if row["name"] == "Cyd")
     assert (cyd["student"], cyd["id"], cyd["total"]) == ("Cyd", "s-19", "1")
-    assert book.absent() == []
+    assert book.absent() == [CYD]
+    assert unsettled.count(">Cyd<") == settled.count(">Cyd<") == 1
+    path = str(tmp_path / "grades.sqlite")
+    shown = CliRunner().invoke(app, ["classroom", "report", path, "--require", "square"])
+    assert "1 student of the roster handed in nothing: Cyd." in shown.output
+    assert (shown.exit_code, "is not passed by" in shown.output) == (0, False)
 
 
 @pytest.mark.parametrize("name", ["bob_4711", "Bob", "s-18", "BOB@uni.example"])

@@ -247,7 +247,7 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     passed = {score.student for score in scores if score.is_passed}
     missing = [student for student in book.students() if student not in passed]
-    missing += [person.label for person in book.absent()]
+    missing += [person.label for person in book.unrecorded()]
     if not scores:
         yield f"{exercise.id} was handed in by no student."
     elif missing:

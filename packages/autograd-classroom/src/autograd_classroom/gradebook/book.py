@@ -196,6 +196,10 @@ class Gradebook:
         """Return the students on the roster who have not handed in anything."""
         return reading.absent(self._connection)
 
+    def unrecorded(self) -> list[Person]:
+        """Return the absent students who have no points set by hand either."""
+        return reading.unrecorded(self._connection)
+
     def late(self) -> dict[str, int]:
         """Map each student with late work to the largest number of late days in any lesson."""
         return reading.late(self._connection)
@@ -248,7 +252,7 @@ class Gradebook:
         return reading.possible(self._connection)
 
     def students(self) -> list[str]:
-        """Return all students who handed in a file, even an unreadable one."""
+        """Return all students who handed in a file, even an unreadable one, or have points."""
         return reading.students(self._connection)
 
     def problems(self, student: str = "") -> list[Problem]:

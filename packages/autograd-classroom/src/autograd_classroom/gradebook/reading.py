@@ -208,6 +208,13 @@ def _own(connection: sqlite3.Connection) -> set[str]:
 
 def absent(connection: sqlite3.Connection) -> list[Person]:
     """Return the students on the roster who have not handed in anything."""
+    owners = people(connection)
+    present = {owners[student] for student, _ in sources(connection) if student in owners}
+    return [person for person in roster(connection) if person not in present]
+
+
+def unrecorded(connection: sqlite3.Connection) -> list[Person]:
+    """Return the absent students who have no points set by hand either."""
     present = set(people(connection).values())
     return [person for person in roster(connection) if person not in present]
 
@@ -349,7 +356,7 @@ def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
 
 
 def students(connection: sqlite3.Connection) -> list[str]:
-    """Return the names of all students who handed in a file."""
+    """Return the names of all students who handed in a file or have points set by hand."""
     return [row[0] for row in connection.execute(_STUDENTS)]
 
 

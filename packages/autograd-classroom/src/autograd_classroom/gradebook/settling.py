@@ -73,7 +73,7 @@ def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Sco
     SettlingError if the student or the exercise is unknown.
     """
     student = reading.named(connection, student)
-    students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
+    students = [*reading.students(connection), *(p.label for p in reading.unrecorded(connection))]
     if student not in students:
         raise SettlingError(f"the gradebook has no student {student!r}{near(student, students)}.")
     for score in reading.scores(connection, student):

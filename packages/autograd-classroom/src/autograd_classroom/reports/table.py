@@ -72,7 +72,7 @@ def grade_table_pieces(book: Gradebook) -> Iterator[str]:
         yield written(
             [[student, *(getattr(who, field) for field in about), *points, total, possible]]
         )
-    for who in book.absent():
+    for who in book.unrecorded():
         row = ["", *(getattr(who, field) for field in about), *[""] * len(exercises), "0", possible]
         yield written([row])
 

@@ -33,7 +33,7 @@ class Matrix:
         for (student, _), score in scores.items():
             totals[student] += score.points
         exercises = {tally.exercise: tally.title for tally in book.tallies()}
-        students = [*book.students(), *(person.label for person in book.absent())]
+        students = [*book.students(), *(person.label for person in book.unrecorded())]
         return Matrix(students, exercises, scores, totals)
 
     def is_wanted(self, cell: Cell, show: str) -> bool:
