@@ -84,9 +84,14 @@ def test_a_roster_is_read_with_the_columns_of_its_site(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name,id\nAnn,1\nBob,1\n", "two students have the id 1"),
-        ("name,email\nAnn,a@b\nBob,A@B\n", "two students have the email A@B"),
-        ("name\nAnn\nAnn\n", "two students have the name Ann"),
+        ("name,id\nAnn,1\nBob,1\n", "lines 2 and 3 have the id 1: give each student a single line"),
+        ("name,id,group\nAnn,1,x\n\nAnn,1,y\n", "lines 2 and 4 have the id 1: give each student"),
+        ("name,email\nAnn,a@b\nBob,A@B\n", "lines 2 and 3 have the email A@B"),
+        ("name\nAnn\nAnn\n", "lines 2 and 3 have the name Ann: .* in a column called id"),
+        ('name,id\n"Ann,1\nBob,2\n', "line 2 has a quote at one end of a field"),
+        ('name,id\n"Ann,1\nBob,"2"\n', "line 2 has a quote at one end of a field"),
+        ('name,id\n"Ann,1\nBob",2\n', "line 2 has a field with a line break"),
+        ('name,group\nAnn,"x\nBob,y"\n', "line 2 has a field with a line break"),
         ("name,id,group\nAnn,1,x\n\n,,y\n", "line 4 has no name, no id and no e-mail address"),
         ("name,id\nAnn,1\nBöll, Bob,2\n", "line 3 has 3 fields, .* 2 column names: put a field"),
         ("name;id\nBöll; Bob;2\n", 'a field that contains ";" in quotes'),
@@ -242,7 +247,7 @@ def test_the_command_reads_the_roster_once(book: Gradebook, tmp_path: Path) -> N
     roster.write_text("name\nAnn\nAnn\n")
     refused = CliRunner().invoke(app, [*words, "--roster", str(roster)])
 
-    assert (refused.exit_code, "two students have the name Ann" in refused.output) == (1, True)
+    assert (refused.exit_code, "lines 2 and 3 have the name Ann" in refused.output) == (1, True)
     assert [person.label for person in book.roster()] == ["Ann Böll", "Bob"]
 
 

@@ -85,13 +85,12 @@ def _people(text: str) -> Roster:
     delimiter = (
         ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
     )
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-    rows = [(reader.line_num, row) for row in reader if any(row)]
+    rows = list(_rows(text, delimiter))
     header = rows[0][1] if rows else []
     columns = _columns(header)
     if len(rows) == 1:
         raise RosterError("it names no students: give each of them a row below the column names.")
-    people = []
+    people: list[tuple[int, Person]] = []
     for line, row in rows[1:]:
         if any(row[len(header) :]):
             raise RosterError(
@@ -99,6 +98,8 @@ def _people(text: str) -> Roster:
                 f'a field that contains "{delimiter}" in quotes.'
             )
         found = {what: row[at].strip() if at < len(row) else "" for what, at in columns.items()}
+        if any("\n" in value for value in found.values()):
+            raise RosterError(f"line {line} has a field with a line break: check its quotes.")
         first, last = found.pop("first", ""), found.pop("last", "")
         found["name"] = found.get("name") or f"{first} {last}".strip()
         person = Person(**found)
@@ -107,9 +108,24 @@ def _people(text: str) -> Roster:
                 f"line {line} has no name, no id and no e-mail address: add one of them."
             )
         if "Points Possible" not in person.name:  # the second row of a Canvas export
-            people.append(person)
+            people.append((line, person))
     _refuse_duplicates(people)
-    return tuple(people)
+    return tuple(person for _, person in people)
+
+
+def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not empty, with the number of its first line. Raises RosterError."""
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    line = 1
+    try:
+        for row in reader:
+            if any(row):
+                yield line, row
+            line = reader.line_num + 1
+    except csv.Error:
+        raise RosterError(
+            f"line {line} has a quote at one end of a field: put one at both ends, or at neither."
+        ) from None
 
 
 def _columns(header: Sequence[str]) -> dict[str, int]:
@@ -127,16 +143,19 @@ def _columns(header: Sequence[str]) -> dict[str, int]:
     return {what: at for what, at in found.items() if at >= 0}
 
 
-def _refuse_duplicates(people: Iterable[Person]) -> None:
-    seen: dict[tuple[str, str], Person] = {}
-    for person in people:
+def _refuse_duplicates(people: Iterable[tuple[int, Person]]) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for line, person in people:
         unique = [(what, getattr(person, what)) for what in ("id", "site", "login", "email")]
         given = [(what, value) for what, value in unique if value] or [("name", person.name)]
         for what, value in given:
-            if seen.setdefault((what, value.casefold()), person) is not person:
-                raise RosterError(
-                    f"two students have the {what} {value}: each needs one of their own."
+            if (before := seen.setdefault((what, value.casefold()), line)) != line:
+                fix = (
+                    "give each of the students an id of their own in a column called id."
+                    if what == "name"
+                    else f"give each student a single line and a different {what}."
                 )
+                raise RosterError(f"lines {before} and {line} have the {what} {value}: {fix}")
 
 
 def matched(students: Iterable[str], roster: Roster, own: Container[str] = ()) -> dict[str, Person]:
