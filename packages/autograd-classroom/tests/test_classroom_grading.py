@@ -103,7 +103,7 @@ def test_lessons_are_chosen_by_number_or_name(words: list[str], found: set[str])
 
 def test_exercises_are_chosen_by_id_in_the_order_of_the_course() -> None:
     assert [exercise.id for exercise in chosen(["linear", "square"])] == ["square", "linear"]
-    with pytest.raises(UnknownExercisesError, match="no lesson and no exercise 'sqare'"):
+    with pytest.raises(UnknownExercisesError, match="the nearest name is square"):
         chosen(["sqare"])
 
 

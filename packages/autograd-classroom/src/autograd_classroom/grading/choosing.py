@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from autograd_classroom.gradebook.naming import near
 from autograd_course.errors import CourseError
 from autograd_course.index import INDEX, LESSONS, Entry
 
@@ -37,9 +38,6 @@ def _named(name: str) -> list[str]:
     if name in INDEX:
         return [name]
     if not of_lesson:
-        numbers = ", ".join(lesson[:2] for lesson in LESSONS)
-        raise UnknownExercisesError(
-            f"there is no lesson and no exercise {name!r}: the lessons with exercises are "
-            f"{numbers}, and an exercise is named by its id, as in square."
-        )
+        near_by = near(name, [*LESSONS, *INDEX])
+        raise UnknownExercisesError(f"there is no lesson and no exercise {name!r}{near_by}.")
     return of_lesson
