@@ -327,6 +327,36 @@ def test_a_row_that_a_site_cannot_match_is_named(book: Gradebook, tmp_path: Path
     assert "moodle.csv has no Identifier for bob_4711, dora, so Moodle skips" in moodle
 
 
+@pytest.mark.parametrize(
+    ("words", "sites", "says_next"),
+    [
+        ("--settings a.toml", [], True),
+        ("--roster students.csv", [], True),
+        ("--settings a.toml --format csv", [], True),
+        ("--settings a.toml --format canvas", ["canvas.csv"], True),
+        ("--settings a.toml --format all", ["canvas.csv", "moodle.csv"], False),
+        ("--format csv", [], False),
+        ("", [], False),
+    ],
+)
+def test_the_command_says_how_to_write_the_reports_that_it_leaves_out_of_date(
+    words: str, sites: list[str], says_next: bool, book: Gradebook, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("students.csv").write_text(ROSTER, encoding="utf-8")
+    Path("a.toml").write_text("[weights]\nlayout = 0.5\n")
+    book.enroll((ANN, BOB, CYD))
+    command = ["classroom", "report", "grades.sqlite", *words.split()]
+    said = CliRunner().invoke(app, command).output
+
+    assert [site for site in ("canvas.csv", "moodle.csv") if f"{site} has no" in said] == sites
+    assert (
+        said.endswith("Next: autograd-course classroom report grades.sqlite --format all\n")
+        == says_next
+    )
+
+
 def test_the_feedback_has_the_names_that_the_site_gave(book: Gradebook, tmp_path: Path) -> None:
     files.write(book, tmp_path / "reports", ("html",))
     data = (tmp_path / "reports" / "feedback.zip").read_bytes()

@@ -149,7 +149,7 @@ def test_a_settings_file_replaces_the_earlier_one_and_says_what_differs(
         words = ["--settings", str(tmp_path / "assignment.toml")] if text else []
         shown = CliRunner().invoke(app, ["classroom", "report", str(path), *words])
 
-    said = [line for line in shown.output.splitlines() if "replaces" in line]
+    said = [line for line in shown.output.splitlines() if "replaces all" in line]
     expected = f"The settings file replaces all earlier settings: it {differs}."
     assert said == ([expected] if differs else [])
 

@@ -115,6 +115,8 @@ def report(
     """Show a class's results. If a folder or a format is given, also write the reports.
 
     Without a folder, write the reports next to the gradebook. Without a format, write all formats.
+    If new settings or a new roster leave some reports out of date, print the command that writes
+    them all.
 
     Return whether all students have passed the required exercises. If no student has handed in a
     required exercise, return false.
@@ -125,9 +127,10 @@ def report(
         for line in (*_late(book), *_unknown(book)):
             console.say(line)
         wanted = tuple(formats)
-        if reports is not None or wanted:
+        writes = reports is not None or bool(wanted)
+        everything = writes and (not wanted or "all" in wanted)
+        if writes:
             folder = reports or gradebook.absolute().parent
-            everything = not wanted or "all" in wanted
             files.write(book, folder, tuple(files.FORMATS) if everything else wanted)
             for line in _unmatched(book, () if everything else wanted):
                 console.say(line)
@@ -135,6 +138,8 @@ def report(
         missing = [line for exercise in required for line in _not_passed(book, exercise)]
         for line in missing:
             console.say(line)
+        if about != NOTHING and not everything:
+            console.say_next(gradebook)
         return not missing
 
 
@@ -228,12 +233,13 @@ UNMATCHED = {
 def _unmatched(book: Gradebook, wanted: Iterable[str] = ()) -> Iterator[str]:
     """Yield a line about the rows that a course site cannot match to a student.
 
-    If a site cannot match any row, the class probably does not use this site. In this case, yield
-    a line only if the caller requested the site's format.
+    ``wanted`` are the formats that the caller requested, or empty if all formats are written. If a
+    site cannot match any row, the class probably does not use this site. In this case, yield a line
+    only if the caller requested the site's format.
     """
     for site, line in UNMATCHED.items():
-        found = unmatched(book, site)
-        if found and (site in wanted or len(found) < len(book.students())):
+        found = unmatched(book, site) if not wanted or site in wanted else []
+        if found and (wanted or len(found) < len(book.students())):
             yield line.format(", ".join(found))
 
 

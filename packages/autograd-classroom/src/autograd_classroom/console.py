@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -83,6 +85,11 @@ def say(text: str = "") -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def say_next(gradebook: Path) -> None:
+    """Print the command that brings all reports up to date with the gradebook."""
+    say(f"Next: autograd-course classroom report {shlex.quote(str(gradebook))} --format all")
 
 
 def show(table: Table) -> None:

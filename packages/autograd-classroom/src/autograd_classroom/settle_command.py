@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -62,6 +61,7 @@ def settle(
     The points and the comment are kept when you grade again, and the student sees them.
     Afterwards, regenerate the reports with 'classroom report GRADEBOOK --format all'.
     """
+    from autograd_classroom.console import say_next
     from autograd_classroom.gradebook import Gradebook, GradebookError
     from autograd_classroom.reports.wording import by_hand, out_of
 
@@ -80,12 +80,7 @@ def settle(
         typer.echo(
             f"{score.student}, {exercise}: the grader's verdict counts: {score.outcome}{worth}."
         )
-    _next(gradebook)
-
-
-def _next(gradebook: Path) -> None:
-    """Print the command that writes the new points to the reports."""
-    typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")
+    say_next(gradebook)
 
 
 def login() -> str:
@@ -110,6 +105,7 @@ def review(
 
     The page is only served to your own machine. Stop the command with Ctrl-C.
     """
+    from autograd_classroom.console import say_next
     from autograd_classroom.gradebook import Gradebook, GradebookError
     from autograd_classroom.review import Review
     from autograd_classroom.review.server import opened
@@ -126,4 +122,4 @@ def review(
         typer.echo("Stop it with Ctrl-C.")
         with suppress(KeyboardInterrupt):
             server.serve_forever()
-    _next(gradebook)
+    say_next(gradebook)
