@@ -11,8 +11,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from autograd_classroom.gradebook import Gradebook, Score
+from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.ingest import Rejected
 from autograd_classroom.pictures import PICTURE, as_data
+from autograd_classroom.reports import files
+from autograd_classroom.reports.pages import feedback_name
 from autograd_classroom.review import Review
 from barepage import running_browser
 from playwright.sync_api import Browser, expect
@@ -170,6 +173,25 @@ def test_nothing_that_was_handed_in_becomes_html(server: Review, student: str) -
         assert not {"script", "iframe", "svg"} & page.tags.keys()
         assert not [link for link in page.links if link.startswith("javascript:")]
         assert "7 * 7" in text or student == "eve"
+
+
+def test_students_with_the_same_name_are_told_apart(path: Path, server: Review) -> None:
+    with Gradebook(path) as book:
+        for student in ("Kim Lee_1", "Kim Lee_2"):
+            handed_in(book, student, HALF)
+        people = (Person("Kim Lee", id="s-1", site="1"), Person("Kim Lee", site="2"), Person("Bob"))
+        book.enroll((*people, Person("Zoe", id="s-8"), Person("Zoe", email="z@uni.example")))
+        reports = path.parent / "reports"
+        files.write(book, reports, ["html"])
+    shown = {"Kim Lee_1": "Kim Lee (s-1)", "Kim Lee_2": "Kim Lee (Kim Lee_2)", "bob": "Bob"}
+    for student, name in shown.items():
+        feedback = (reports / "feedback" / feedback_name(student)).read_text()
+
+        assert f"<h1><bdi>{name}</bdi></h1>" in answer(server, student, SQUARE)
+        assert f"<h1>Feedback for <bdi>{name}</bdi></h1>" in feedback
+    of_class = (reports / "class.html").read_text()
+    assert "Zoe (s-8)" in of_class
+    assert "Zoe (z@uni.example)" in of_class
 
 
 # What the page stores

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.reports.document import json_pieces
 from autograd_classroom.reports.gradescope import gradescope_results
 from autograd_classroom.reports.junit import junit_pieces
 from autograd_classroom.reports.pages import class_page, feedback, feedback_name
 from autograd_classroom.reports.sites import FeedbackZip, canvas_pieces, moodle_pieces
 from autograd_classroom.reports.table import csv_pieces, grade_table_pieces
+from autograd_classroom.reports.wording import names
 from autograd_course.errors import CourseError
 
 Files = Iterator[tuple[str, Iterable[str | bytes]]]  # each file's path in the folder, and contents
@@ -43,11 +43,10 @@ def _gradescope(book: Gradebook) -> Files:
 
 def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
-    people, possible = book.people(), book.possible()
+    known, possible = names(book), book.possible()
     archive = FeedbackZip(book)
     for student in book.students():
-        name = people.get(student, Person(student)).label
-        page = "".join(feedback(book, student, name, possible))
+        page = "".join(feedback(book, student, known[student], possible))
         archive.add(student, page)
         yield f"feedback/{feedback_name(student)}", [page]
     yield "feedback.zip", [archive.contents()]

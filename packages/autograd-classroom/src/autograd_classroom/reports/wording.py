@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from autograd_classroom.gradebook import Settlement
+from collections import Counter
+
+from autograd_classroom.gradebook import Gradebook, Settlement
+from autograd_classroom.gradebook.roster import Person
 
 CHANGED = "The code has changed since."
 
@@ -17,3 +20,24 @@ def by_hand(settlement: Settlement) -> str:
     comment = f": {settlement.comment}" if settlement.comment else "."
     changed = f" {CHANGED}" if settlement.changed else ""
     return f"Settled by {settlement.by} on {settlement.at[:10]}{comment}{changed}"
+
+
+def names(book: Gradebook) -> dict[str | Person, str]:
+    """Map each student in the gradebook, and each absent person, to the name to show.
+
+    If several have the same name, add the id or, without an id, what else tells them apart.
+    """
+    people = book.people()
+    known: dict[str | Person, Person] = {
+        student: people.get(student, Person(student)) for student in book.students()
+    }
+    known |= {person: person for person in book.absent()}
+    shared = Counter(person.label for person in known.values())
+    return {
+        key: who.label if shared[who.label] == 1 else f"{who.label} ({_apart(key, who)})"
+        for key, who in known.items()
+    }
+
+
+def _apart(key: str | Person, who: Person) -> str:
+    return who.id or (key if isinstance(key, str) else who.login or who.email or who.site)

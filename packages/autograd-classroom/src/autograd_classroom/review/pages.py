@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.protocol.evidence import REPAIR
 from autograd_classroom.reports.pages.code import highlighted
 from autograd_classroom.reports.pages.feedback import MARKS, part
 from autograd_classroom.reports.pages.rendering import rendered
+from autograd_classroom.reports.wording import names
 from autograd_classroom.review.order import FILTERS, Cell, Matrix
 
 
@@ -58,7 +58,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
     page = rendered(
         "review.html",
         reviewing=True,
-        name=book.people().get(cell[0], Person(cell[0])).label,
+        name=names(book).get(score.student, score.student),
         score=score,
         part=part(book, score),
         repair=(score.evidence.get(REPAIR) or {}).get("summary", ""),

@@ -12,6 +12,7 @@ from autograd_classroom.reports.pages import links
 from autograd_classroom.reports.pages.feedback import MARKS, feedback_name
 from autograd_classroom.reports.pages.overview import most_first, overview
 from autograd_classroom.reports.pages.rendering import rendered
+from autograd_classroom.reports.wording import names
 from autograd_classroom.similarity import Alike, Handed, Line, alike, side_by_side
 
 _GROUPS = 60  # maximum number of groups on the page
@@ -33,7 +34,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
     """Yield the page in pieces, and load an answer's code only when the page shows it."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
-    distribution = seen.distribution()
+    distribution, known = seen.distribution(), names(book)
     return rendered(
         "class.html",
         seen=seen,
@@ -45,7 +46,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         repairs=list(most_first(seen.repairs)),
         unnamed=list(most_first(seen.unnamed)),
         raised=list(most_first(seen.raised)),
-        absent=book.absent(),
+        absent=[(known[person], person.group) for person in book.absent()],
         people=book.people(),
         enrolled=bool(book.roster()),
         remarks=list(most_first(seen.remarks)),
