@@ -132,13 +132,18 @@ def test_the_matrix_links_each_answer(server: Review) -> None:
 
 
 @pytest.mark.parametrize(
-    ("show", "count"), [("all", 12), ("not-passed", 11), ("not-settled", 10), ("nonsense", 12)]
+    ("show", "count"),
+    [("all", 16), ("not-passed", 12), ("not-settled", 10), ("not-attempted", 3), ("nonsense", 16)],
 )
 def test_a_filter_leads_from_one_answer_to_the_next(
     path: Path, server: Review, show: str, count: int
 ) -> None:
     with Gradebook(path) as book:
         book.settle("bob", SQUARE, 0.5, "", "me")
+        run = book.begin(EXERCISES, "1", resume=True)
+        for answer in handed_in(book, "dan", "the empty template"):
+            book.record(run, Score("dan", answer.exercise, "not attempted", 0.0, hash=answer.hash))
+        book.settle("dan", POLAR, 0.5, "An oral exam.", "me")
     _, text, _ = ask(server, f"{server.root}?show={show}")
     seen = []
     place = text.partition('class="go" href="')[2].partition('"')[0].replace("&amp;", "&")
@@ -324,7 +329,7 @@ def test_an_answer_is_settled_in_a_browser(
 
     page.goto(server.url)
     page.screenshot(path=ROOT / "artifacts" / f"review-matrix-{width}.png", full_page=True)
-    page.get_by_role("link", name="Not passed, not settled").click()
+    page.get_by_role("link", name="Attempted, not passed, not settled").click()
     page.get_by_role("link", name="Start with the first one").click()
     page.get_by_role("link", name="Next").click()
     expect(page.get_by_role("heading", name="ann")).to_be_visible()  # the page has changed

@@ -9,8 +9,9 @@ from autograd_classroom.gradebook import Gradebook, Score
 
 FILTERS = {
     "all": "All answers",
-    "not-passed": "Not passed",
-    "not-settled": "Not passed, not settled",
+    "not-passed": "Attempted, not passed",
+    "not-settled": "Attempted, not passed, not settled",
+    "not-attempted": "Not attempted",
 }
 
 Cell = tuple[str, str]  # a student and an exercise
@@ -41,6 +42,8 @@ class Matrix:
         score = self.scores.get(cell)
         if score is None or show == "all":
             return score is not None
+        if (score.outcome == "not attempted") != (show == "not-attempted"):
+            return False
         return not score.is_passed and not (show == "not-settled" and score.settlement)
 
     def wanted(self, show: str) -> list[Cell]:
