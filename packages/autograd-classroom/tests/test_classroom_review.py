@@ -230,14 +230,22 @@ def test_two_pages_do_not_lose_a_settlement(path: Path, server: Review) -> None:
     assert points(path) == 0.0
 
 
-@pytest.mark.parametrize("entered", ["", "many", "-1", "+1", "7", "nan", "inf", "1e999"])
+@pytest.mark.parametrize(
+    ("entered", "said"),
+    [
+        ("", "the points are missing: give a number such as 0.5."),
+        ("many", "'many' is not a number: give a number"),
+        ("+1", "+1 does not add points: give a number"),
+        *((entered, "give a number") for entered in ("-1", "7", "nan", "inf", "1e999")),
+    ],
+)
 def test_points_that_are_none_are_told_beside_the_form(
-    path: Path, server: Review, entered: str
+    path: Path, server: Review, entered: str, said: str
 ) -> None:
     status, page, _ = send(server, typed(server, points=entered))
 
     assert (status, points(path)) == (400, None)
-    assert "give a number" in Page(page).text
+    assert said in Page(page).text
     assert f'value="{entered}"' in page
 
 
@@ -331,10 +339,17 @@ def test_an_answer_is_settled_in_a_browser(
     page.screenshot(path=ROOT / "artifacts" / f"review-matrix-{width}.png", full_page=True)
     page.get_by_role("link", name="Attempted, not passed, not settled").click()
     page.get_by_role("link", name="Start with the first one").click()
-    page.get_by_role("link", name="Next").click()
+    page.get_by_role("link", name="Skip").click()
     expect(page.get_by_role("heading", name="ann")).to_be_visible()  # the page has changed
     wide = page.evaluate("document.documentElement.scrollWidth")
     page.screenshot(path=ROOT / "artifacts" / f"review-answer-{width}.png", full_page=True)
+    for _ in ("All students", "Previous", "Skip", "the points"):
+        page.keyboard.press("Tab")
+    page.keyboard.type("0.25")
+    page.get_by_role("link", name="Skip").click()
+    expect(page.get_by_role("heading", name="bob")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("Points", exact=True)).to_have_value("0.25")
     second = context.new_page()  # the same answer in another tab
     second.goto(page.url)
     page.get_by_label("Points", exact=True).fill("0.5")

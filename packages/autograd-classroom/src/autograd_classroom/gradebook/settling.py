@@ -27,6 +27,8 @@ def total_from(typed: str) -> float:
 
     Reject a plus sign, because ``+1`` looks like an addition.
     """
+    if not typed:
+        raise SettlingError("the points are missing: give a number such as 0.5.")
     try:
         points = float(typed.replace(",", "."))
     except ValueError:
