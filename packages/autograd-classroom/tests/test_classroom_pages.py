@@ -19,6 +19,7 @@ from autograd_classroom.reports.pages import class_page, feedback, feedback_name
 from autograd_classroom.reports.pages.code import offending
 from autograd_doctor import RULES
 from autograd_doctor.jacobians import Axis, Jacobians
+from barepage import running_browser
 from handed_in import SQUARE
 from repository import ROOT
 from test_classroom_similarity import OWN, others
@@ -303,6 +304,20 @@ def test_the_instructor_sees_what_the_class_believes(small: Gradebook) -> None:
     assert links.to_rule("constant-factor") in read.links
     assert "feedback/ann.html" in read.links
     assert {f"feedback/ann.html#{entry.id}" for entry in EXERCISES} <= set(read.links)
+
+
+@pytest.mark.browser
+def test_the_counts_of_mistakes_are_seen_beside_rules_with_long_titles(book: Gradebook) -> None:
+    run = book.begin(EXERCISES, "1")
+    for answer in handed_in(book, "ann", HALF):
+        book.record(run, wrong(answer, rule="kink-convention"))
+    with running_browser() as browser:
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        page.set_content("".join(class_page(book)))
+        place = page.locator(".matrix td.hot").nth(1).bounding_box()
+
+    assert place is not None
+    assert place["x"] + place["width"] < 400
 
 
 def test_similar_submissions_are_laid_side_by_side(book: Gradebook) -> None:
