@@ -26,11 +26,12 @@ import nbformat
 import pytest
 import yaml
 from answers import RIGHT
-from autograd_classroom import classwork
+from autograd_classroom import appeal, classwork
 from autograd_classroom.adapters.gradescope import running
 from autograd_classroom.adapters.nbgrader import hidden
 from autograd_classroom.adapters.nbgrader.course import as_source
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.settings import Settings
 from autograd_classroom.grading.executor import Inline, Judge, RefusedError
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.sandbox import bubblewrap
@@ -42,7 +43,7 @@ from typer.testing import CliRunner, Result
 
 from autograd_course.cli import app
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.verdict import failed
+from autograd_course.grader.verdict import ForbiddenCode, Verdict, failed
 
 pytestmark = [pytest.mark.slow, pytest.mark.checkout]
 
@@ -461,6 +462,25 @@ def test_the_page_s_commands_do_what_it_says(homework: Path) -> None:
         (score,) = book.scores("bob")
     assert all(part in again.stdout for part in (score.hash, score.seed, "return x * grad_output"))
     assert "The gradebook has the same verdict: wrong, constant-factor." in again.stdout
+
+
+def test_a_verdict_is_made_again_with_the_points_of_the_reports(
+    homework: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remarked = Verdict(ForbiddenCode(("it reaches sys",)), remarks=("imports os", "it reaches sys"))
+    monkeypatch.setattr(appeal, "verdict_on", lambda *_: remarked)
+    said = []
+    with Gradebook(homework) as book:
+        book.set(Settings({"values": 0.25}))
+        said.append(run("again", homework, "bob", "square", "--trust").output)
+        book.settle("bob", "square", 0.5, "Nearly.", "me")
+        said.append(run("again", homework, "bob", "square", "--trust").output)
+
+    assert "The answer has 0.75 of 1 point.\n" in said[0]
+    assert re.search(r"has 0.5 of 1 point. Settled by me on [0-9-]+: Nearly.\n", said[1])
+    assert said[0].count("of 1 point") == 1
+    assert "to look at: it imports os\n" in said[0]
+    assert "to look at: it reaches sys\n" in said[0]
 
 
 UNKNOWN = {

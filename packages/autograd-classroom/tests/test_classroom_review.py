@@ -25,6 +25,7 @@ from test_classroom_pages import EXERCISES, HALF, HOSTILE, PAIR, WITNESS, Page, 
 pytestmark = pytest.mark.slow
 
 SQUARE, SIGMOID, SUM, POLAR = (exercise.id for exercise in EXERCISES)
+REMARKS = ("imports os (line 1)", "it reaches sys (line 2)")
 NASTY = "".join(HOSTILE[:-1])
 
 
@@ -38,7 +39,7 @@ def path(tmp_path: Path) -> Path:
             book.record(run, wrong(answer, rule="flipped-sign"))
         first, second, third, _ = handed_in(book, "ann", HALF)
         evidence = {**WITNESS, PICTURE: as_data(PAIR)}
-        book.record(run, wrong(first, evidence=evidence, remarks=("imports os (line 1)",)))
+        book.record(run, wrong(first, evidence=evidence, remarks=REMARKS))
         book.record(run, Score("ann", second.exercise, "passed", 2.0, hash=second.hash))
         book.record(run, Score("ann", third.exercise, "grader failed", 0.0, message="It fell over.",
                                hash=third.hash))  # fmt: skip
@@ -162,6 +163,7 @@ def test_an_answer_is_shown_with_all_that_a_decision_needs(server: Review) -> No
 
     for part in (
         "constant-factor", "Too small.", "Code", "The code imports os (line 1).",
+        "The code reaches sys (line 2).",
         "This change makes the answer right: x instead of 2 * x", "History",
         "wrong, flipped-sign (earlier code", "Earlier code", "an earlier try", "of 1",
     ):  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from autograd_classroom.console import say
 from autograd_classroom.gradebook import Gradebook, Score
 from autograd_classroom.gradebook.naming import near
 from autograd_classroom.grading.sandboxed_judge import verdict_on
+from autograd_classroom.reports.wording import by_hand, out_of
 from autograd_classroom.sandbox import choose
 from autograd_classroom.sandbox.running import Sandbox
 from autograd_course.errors import CourseError
@@ -30,7 +32,7 @@ class NoVerdictError(CourseError):
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
     """Grade a stored answer again with the same seed, and return whether the verdict is the same.
 
-    Also print the answer's code, the seed and the new verdict.
+    Also print the answer's code, the seed, the new verdict, and the points in the gradebook.
 
     Raises NoVerdictError, GradebookError and NoSandboxError.
     """
@@ -39,12 +41,15 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
         verdict = verdict_on(answer, sandbox, seed)
     say("\n\n".join(cell.strip() for cell in answer.cells))
     say(f"\ncode {score.hash}\nseed {score.seed}\n")
-    say(str(result_of(CATALOGUE[exercise], verdict)))
+    say(str(replace(result_of(CATALOGUE[exercise], verdict), possible=0)))  # without the points
     for remark in filter(None, (*verdict.remarks, score.damage)):
-        say(f"  to look at: it {remark}")
+        say(f"  to look at: it {remark.removeprefix('it ')}")
     same = _same(verdict, score)
     recorded = f"{score.status}, {score.rule}" if score.rule else score.status
     say(f"\nThe gradebook has {'the same' if same else 'another'} verdict: {recorded}.")
+    if score.is_counted:
+        by = f" {by_hand(score.settlement)}" if score.settlement else ""
+        say(f"The answer has {out_of(score.points, score.possible)}.{by}")
     return same
 
 
