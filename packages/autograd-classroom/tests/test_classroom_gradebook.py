@@ -333,6 +333,22 @@ def test_where_even_the_log_finds_no_room_it_is_no_damaged_gradebook(path: Path)
     assert "restore a copy" in str(unusable(path, sqlite3.DatabaseError("malformed")))
 
 
+@pytest.mark.parametrize("name", ["SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY"])
+@pytest.mark.parametrize("what", ["the folder", "the file"])
+def test_a_gradebook_that_is_read_only_is_no_damaged_gradebook(
+    what: str, name: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.touch()
+    locked = path if what == "the file" else path.parent
+    monkeypatch.setattr(os, "access", lambda place, _: place != locked)  # root may write anywhere
+    error = sqlite3.OperationalError("unable to open database file")
+    error.sqlite_errorname = name
+
+    assert f"because {locked} is read-only: make it writable, or copy" in str(unusable(path, error))
+    path.unlink()
+    assert "read-only" not in str(unusable(path, error))
+
+
 # Writers that are killed, and many writers at the same time
 
 

@@ -7,6 +7,7 @@ raises an error.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -126,6 +127,7 @@ CHANGES = {  # the statements that migrate to each version
 
 
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # SQLITE_IOERR: not even the log fits on the disk
+_NO_ACCESS = ("SQLITE_CANTOPEN", "SQLITE_READONLY")  # reading also needs to write the log's index
 _PAUSE = 0.01  # seconds between two attempts
 _WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseconds
 
@@ -219,7 +221,15 @@ def _value(connection: sqlite3.Connection, pragma: str) -> int:
 def unusable(path: Path, error: object) -> GradebookError:
     """Return the error for an unusable gradebook. Its message gives the reason and a solution."""
     first = str(error).partition("\n")[0]
-    if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(_NO_ACCESS) and path.exists():
+        for locked in (path.parent.absolute(), path):
+            if not os.access(locked, os.W_OK):
+                return GradebookError(
+                    f"the gradebook {path} cannot be used, because {locked} is read-only: make it "
+                    "writable, or copy the whole folder to a place where you can write."
+                )
+    if name.startswith(_NO_ROOM):
         return GradebookError(
             f"the gradebook {path} cannot be written ({first}). It keeps what was recorded. Make "
             "room on its disk, then run the command again; to continue a run, add --resume."
