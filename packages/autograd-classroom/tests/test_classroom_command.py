@@ -206,6 +206,10 @@ WORDS = {
         ["grade", "homework", "--gradebook", "homework/book"], NOT_DONE, "nothing is written"),
     "reports among them": (
         ["grade", "homework", "--reports", "homework/here"], NOT_DONE, "nothing is written"),
+    "reports among them later": (
+        ["report", "graded.sqlite", "--reports", "homework"], NOT_DONE, "nothing is written"),
+    "reports deep among them later": (
+        ["report", "graded.sqlite", "--reports", "homework/a/b"], NOT_DONE, "nothing is written"),
     "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
     "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
     "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "empty, not a gradebook: grade"),
@@ -230,6 +234,8 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     (tmp_path / "diary").write_text("dear diary, " * 100)
     (tmp_path / "empty.sqlite").touch()
     sqlite3.connect("other.sqlite").execute("CREATE TABLE theirs (x)").connection.close()
+    with Gradebook(tmp_path / "graded.sqlite") as book:
+        hand_in(book, folder, [])
     result = run(*command, *["--trust"] * (command[0] == "grade"))
 
     assert result.exit_code == code

@@ -25,7 +25,7 @@ from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.grading.version import grader_version
 from autograd_classroom.ingest.collecting import NoSubmissionsError, by_student
 from autograd_classroom.ingest.hand_in import hand_in
-from autograd_classroom.paths import PlaceError, Places
+from autograd_classroom.paths import PlaceError, Places, refuse_among_submissions
 from autograd_classroom.reports import files
 from autograd_classroom.reports.sites import unmatched
 from autograd_classroom.sandbox import NoSandboxError, Trusted, choose
@@ -122,6 +122,9 @@ def report(
     required exercise, return false.
     """
     with Gradebook.existing(gradebook) as book:
+        if reports is not None:
+            sources = [source for _, source in book.sources()]
+            refuse_among_submissions(reports, gradebook, sources)
         about.keep(book)
         _show(book)
         for line in (*_late(book), *_unknown(book)):

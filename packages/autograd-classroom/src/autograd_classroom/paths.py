@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +36,7 @@ class Places:
         places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)
         for path in (places.gradebook, places.reports):
             if path.resolve().is_relative_to(root):
-                raise PlaceError(
-                    f"{path} lies among the submissions, where nothing is written: name a place "
-                    "outside with --gradebook and --reports."
-                )
+                raise _among_submissions(path)
         return places
 
     def make_room(self) -> None:
@@ -47,3 +46,23 @@ class Places:
         except OSError as error:
             message = f"{self.gradebook} cannot be written ({error.strerror})."
             raise PlaceError(message) from None
+
+
+def refuse_among_submissions(reports: Path, gradebook: Path, sources: Iterable[str]) -> None:
+    """Raise PlaceError if ``reports`` is inside a folder that contains the ``sources``.
+
+    ``sources`` are the paths of the gradebook's files, relative to the submissions folder. The
+    gradebook is never inside this folder.
+    """
+    files = {part for source in sources for part in (Path(source), *Path(source).parents)}
+    folder, outside = reports.resolve(), gradebook.resolve().parents
+    for place in (folder, *folder.parents):  # Path.is_file raises an error if a path is too long
+        if place not in outside and any(os.path.isfile(place / file) for file in files):
+            raise _among_submissions(reports)
+
+
+def _among_submissions(path: Path) -> PlaceError:
+    return PlaceError(
+        f"{path} lies among the submissions, where nothing is written: name a place outside with "
+        "--gradebook and --reports."
+    )
