@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from autograd_classroom.assignment import Assignment
 from autograd_classroom.classwork import report
 from autograd_classroom.gradebook import Gradebook, GradebookError, Score
 from autograd_classroom.gradebook.roster import Person, from_file, matched
@@ -430,6 +431,12 @@ def test_an_extension_moves_the_deadline_of_one_student(
         ("[deadlines]\n99 = 2026-02-01T23:59:00Z", "there is no lesson '99'"),
         ("[deadlines]\n01 = 2026-02-01T23:59:00", "write a time with its zone"),
         ("[deadlines]\n01 = 2026-02-01", "write a time with its zone"),
+        (
+            "[deadlines]\n01 = 2026-11-10T23:59Z # 23:59",
+            "the time 2026-11-10T23:59 has no seconds: write 2026-11-10T23:59:00.",
+        ),
+        ("# 01 = 2026-11-10T23:59Z\n[deadlines", "is not a TOML file"),
+        ("[extensions]\n'Jürgen' = 1", "is not UTF-8 text: save it as UTF-8."),
         ("[deadlines]\n01 = 'soon'", "the deadline of 01 is soon"),
         ("[late]\ncosts = 1", "no setting of [late] 'costs'; the nearest name is cost."),
         ("[late]\ncost = 10", "cost in [late] is 10, and it has to be a share"),
@@ -441,7 +448,7 @@ def test_an_extension_moves_the_deadline_of_one_student(
 def test_deadlines_that_cannot_be_used_are_one_sentence(
     tmp_path: Path, text: str, said: str
 ) -> None:
-    (tmp_path / "a.toml").write_text(text)
+    (tmp_path / "a.toml").write_text(text, encoding="latin-1")
     with pytest.raises(GradebookError) as failure:
         settings_from(tmp_path / "a.toml")
 
@@ -455,7 +462,62 @@ def test_an_extension_finds_its_student_by_every_name_on_the_roster(book: Gradeb
 
     late = {student: book.scores(student)[0].late for student in SOURCES}
     assert late == {"Ann Böll_123": 2, "bob_4711": 1, "dora": 0}
-    assert book.unknown_extensions() == []
+    assert book.unknown_extensions() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "roster", [(), (Person("Kim Lee", id="s-1", site="1"), Person("Kim Lee", id="s-2", site="2"))]
+)
+def test_an_extension_for_a_name_that_two_students_have_is_named(
+    roster: tuple[Person, ...], book: Gradebook, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for student in ("Kim Lee_1", "Kim Lee_2"):
+        book.hand_in(Submission(student, "01_template", "x", Notebook(()), "1"), ())
+    book.enroll(roster)
+    book.set(Settings(deadlines=DUE, extensions={"Kim Lee": 2, "dorra": 1}))
+    report(tmp_path / "grades.sqlite", None)
+
+    said = capsys.readouterr().out
+    assert "These names under [extensions] match no student: dorra.\n" in said
+    assert "match several students and have no effect: Kim Lee. Name each student" in said
+
+
+@pytest.mark.parametrize("first", ["the settings", "the roster"])
+def test_two_extensions_for_one_student_are_refused(
+    first: str, book: Gradebook, tmp_path: Path
+) -> None:
+    given = Settings(deadlines=DUE, extensions={"bob_4711": 3, "s-18": 0})
+    both = {"the settings": Assignment(settings=given), "the roster": Assignment(roster=(ANN, BOB))}
+    both.pop(first).keep(book)
+    (then,) = both.values()
+    with pytest.raises(GradebookError, match=r"bob_4711 and s-18 .* are the same student: keep"):
+        then.keep(book)
+    with pytest.raises(GradebookError, match="are the same student"):
+        Assignment(given, (ANN, BOB)).keep(book)
+
+    assert (bool(book.settings().extensions), bool(book.roster())) == (
+        first == "the settings", first == "the roster",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (Settings(cost=0.1), "Without [deadlines], [late] has no effect.\n"),
+        (
+            Settings(free=2, extensions={"dora": 1}),
+            "Without [deadlines], [late] and [extensions] have no effect.\n",
+        ),
+        (Settings({"layout": 0.2}), ""),
+        (Settings(deadlines=DUE, cost=0.1), ""),
+    ],
+)
+def test_settings_that_need_a_deadline_say_so(
+    settings: Settings, said: str, book: Gradebook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Assignment(settings).keep(book)
+
+    assert capsys.readouterr().out == said
 
 
 def test_late_students_and_an_extension_for_nobody_are_named(

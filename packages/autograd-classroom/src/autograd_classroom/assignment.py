@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autograd_classroom.console import say
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.gradebook.roster import Roster
+from autograd_classroom.gradebook.roster import Roster, matched
 from autograd_classroom.gradebook.roster import from_file as read_roster
 from autograd_classroom.gradebook.settings import Settings, from_file
 
@@ -29,11 +29,19 @@ class Assignment:
     def keep(self, book: Gradebook) -> None:
         """Store the settings and the roster in a gradebook, unless they are ``None``.
 
-        If the settings replace others, print which tables differ.
+        If the settings replace others, print which tables differ. Also print which tables have no
+        effect. Raises GradebookError.
         """
+        if self == NOTHING:
+            return
+        settings = book.settings() if self.settings is None else self.settings
+        roster = book.roster() if self.roster is None else self.roster
+        settings.refuse_repeated(matched(settings.extensions, roster))
         if self.settings is not None:
-            if differs := self.settings.instead_of(book.settings()):
-                say(differs)
+            for line in filter(
+                None, (settings.instead_of(book.settings()), settings.without_effect())
+            ):
+                say(line)
             book.set(self.settings)
         if self.roster is not None:
             book.enroll(self.roster)

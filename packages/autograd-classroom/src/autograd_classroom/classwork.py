@@ -206,9 +206,15 @@ def _late(book: Gradebook) -> Iterator[str]:
 
 
 def _unknown(book: Gradebook) -> Iterator[str]:
-    """Yield lines about absent students and about names that match no student."""
-    if unknown := book.unknown_extensions():
+    """Yield lines about absent students and about names that match no student, or several."""
+    unknown, several = book.unknown_extensions()
+    if unknown:
         yield f"These names under [extensions] match no student: {', '.join(unknown)}."
+    if several:
+        yield (
+            "These names under [extensions] match several students and have no effect: "
+            f"{', '.join(several)}. Name each student as in the reports."
+        )
     if not book.roster():
         return
     if absent := book.absent():

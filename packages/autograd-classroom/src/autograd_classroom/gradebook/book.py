@@ -215,8 +215,8 @@ class Gradebook:
         """
         return reading.named(self._connection, name)
 
-    def unknown_extensions(self) -> list[str]:
-        """Return the names in the extensions table that match no student."""
+    def unknown_extensions(self) -> tuple[list[str], list[str]]:
+        """Return the names in the extensions table that match no student, and several students."""
         return reading.unknown_extensions(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:

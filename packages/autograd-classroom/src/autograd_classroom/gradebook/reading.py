@@ -248,11 +248,19 @@ def named(connection: sqlite3.Connection, name: str) -> str:
     return found[0] if len(found) == 1 else person.label if person and not found else name
 
 
-def unknown_extensions(connection: sqlite3.Connection) -> list[str]:
-    """Return the names in the extensions table that match no student."""
-    names = list(settings(connection).extensions)
-    known = {*students(connection), *matched(names, roster(connection))}
-    return [name for name in names if name not in known]
+def unknown_extensions(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+    """Return the names in the extensions table that match no student, and several students."""
+    names, present = list(settings(connection).extensions), students(connection)
+    enrolled = roster(connection)
+    known = {*present, *matched(names, enrolled)}
+    unknown = [name for name in names if name not in known]
+
+    def is_of_several(name: str) -> bool:
+        handed_in = matched(present, (Person(name),))
+        return len(handed_in) > 1 or sum(name in matched([name], (p,)) for p in enrolled) > 1
+
+    several = [name for name in unknown if is_of_several(name)]
+    return [name for name in unknown if name not in several], several
 
 
 def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:

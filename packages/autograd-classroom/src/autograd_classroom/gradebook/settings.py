@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,6 +38,7 @@ from autograd_classroom.gradebook.opening import GradebookError
 from autograd_course.index import LESSONS
 
 _DAY = 24 * 60 * 60  # seconds
+_NO_SECONDS = re.compile(r"^[^#\n]*=\s*(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(?![:\d])", re.MULTILINE)
 FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES.values()))
 
 
@@ -117,23 +119,55 @@ class Settings:
         if earlier in (self, _NONE):
             return ""
         before, after, did = earlier.tables(), self.tables(), []
-        for name, none in _NONE.tables().items():
+        for name, none in _UNSET.items():
             if after[name] != before[name]:
                 verb = "adds" if before[name] == none else "changes"
                 did.append(f"{'removes' if after[name] == none else verb} [{name}]")
         return f"The settings file replaces all earlier settings: it {listed(did, len(did))}."
 
+    def without_effect(self) -> str:
+        """Return a sentence that names the tables that need deadlines, if there are none."""
+        tables = self.tables()
+        idle = [f"[{name}]" for name in ("late", "extensions") if tables[name] != _UNSET[name]]
+        if self.deadlines or not idle:
+            return ""
+        return (
+            f"Without [deadlines], {listed(idle)} {'has' if len(idle) == 1 else 'have'} no effect."
+        )
+
+    def refuse_repeated(self, owners: Mapping[str, Hashable]) -> None:
+        """Raise SettingsError if several extensions are for the same student.
+
+        ``owners`` maps names to the students on the roster.
+        """
+        seen: dict[Hashable, str] = {}
+        for name in self.extensions:
+            other = seen.setdefault(owners.get(name, name), name)
+            if other != name:
+                raise SettingsError(
+                    f"{other} and {name} under [extensions] are the same student: keep one of them."
+                )
+
 
 _NONE = Settings()
+_UNSET = _NONE.tables()
 
 
 def from_file(path: Path) -> Settings:
     """Read a settings file. Raises SettingsError."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise SettingsError(f"{path} is not UTF-8 text: save it as UTF-8.") from None
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        if short := _NO_SECONDS.search(text):
+            raise SettingsError(
+                f"{path}: the time {short[1]} has no seconds: write {short[1]}:00."
+            ) from None
         raise SettingsError(f"{path} is not a TOML file: {error}.") from None
     if not data:
         raise SettingsError(f"{path} is empty: write the settings into it, or leave it out.")
