@@ -560,10 +560,40 @@ def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Grad
     assert book.scores("bob_4711")[0].points == pytest.approx(0.8)
     assert (found["points"], found["late_days"]) == ("0.8", "2")
     assert (first.points, first.late) == (1.0, 2)
-    assert "Handed in 2 days late, which costs 20% of the points." in "".join(
+    assert "Handed in 2 days late, which costs 20% of 1 point." in "".join(
         feedback(book, "bob_4711")
     )
     assert "3 students handed in late" in "".join(class_page(book))
+
+
+def test_a_page_shows_how_faults_and_late_days_add_up(book: Gradebook) -> None:
+    run = book.begin(EXERCISES, "2")
+    for answer in book.pending(run):
+        found = {"hash": answer.hash, "rule": "constant-factor"}
+        book.record(run, Score(answer.student, answer.exercise, "wrong", 0.0, **found))
+    page = []
+    for days in (5, 1):
+        book.set(Settings({"values": 0.5}, deadlines=DUE, cost=0.05, days=days))
+        page.append(" ".join(Page("".join(feedback(book, "bob_4711"))).text.split()))
+
+    assert "0.45 of 1 point" in page[0]
+    assert (
+        "Partial credit: constant-factor costs 0.5 points. "
+        "Handed in 2 days late, which costs 10% of the remaining 0.5 points." in page[0]
+    )
+    assert "Handed in 2 days late, which costs 100% of the points." in page[1]
+
+
+def test_a_page_names_what_the_student_did_not_hand_in(book: Gradebook) -> None:
+    asked = [CATALOGUE[name] for name in ("square", "clipped-relu", "gather-rows", "swish")]
+    book.begin(asked, "2")
+    book.expect(asked)
+    page = " ".join(Page("".join(feedback(book, "bob_4711"))).text.split())
+    relu, *others = (CATALOGUE[name] for name in ("clipped-relu", "gather-rows", "swish"))
+    lesson = sum(exercise.points for exercise in others)
+
+    said = f"{relu.title} ({relu.points} points) and lesson 03 ({lesson} points)."
+    assert f"Without an answer from you: {said}" in page
 
 
 def test_a_page_says_once_how_late_it_was_and_names_the_student_as_the_roster_does(

@@ -43,10 +43,10 @@ def _gradescope(book: Gradebook) -> Files:
 
 def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
-    known, possible = names(book), book.possible()
+    known, tallies = names(book), book.tallies()
     archive = FeedbackZip(book)
     for student in book.students():
-        page = "".join(feedback(book, student, known[student], possible))
+        page = "".join(feedback(book, student, known[student], tallies))
         archive.add(student, page)
         yield f"feedback/{feedback_name(student)}", [page]
     yield "feedback.zip", [archive.contents()]

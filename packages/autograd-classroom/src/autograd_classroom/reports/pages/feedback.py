@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autograd_doctor import jacobians as heatmap
 from autograd_doctor.formatting import listed
 from markupsafe import Markup
 
-from autograd_classroom.gradebook import Gradebook, Score, Settlement
+from autograd_classroom.gradebook import Gradebook, Score, Settlement, Tally
 from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.pictures import PICTURE, from_data
 from autograd_classroom.protocol.evidence import ALSO
@@ -24,6 +25,7 @@ from autograd_classroom.reports.pages import links
 from autograd_classroom.reports.pages.code import highlighted, offending
 from autograd_classroom.reports.pages.rendering import rendered, shown
 from autograd_classroom.reports.pages.telling import Told, told
+from autograd_course.index import INDEX
 
 _LONGEST = 60  # maximum number of characters from a student's name in a file name
 # Accents are removed. The letters below have no base letter, so they get ASCII spellings.
@@ -60,8 +62,14 @@ class Part:
             return ""
         faults = [score.rule, *score.evidence.get(ALSO, ())]
         verb = "costs" if len(faults) == 1 else "cost"
-        lost = score.possible - score.points / (1 - score.late_cost)
+        lost = score.possible - self.on_time
         return f"{listed(faults)} {verb} {lost:g} {'point' if lost == 1 else 'points'}."
+
+    @property
+    def on_time(self) -> float:
+        """The points before the late days reduce them, or 0 if they cost all points."""
+        cost = self.score.late_cost
+        return round(self.score.points / (1 - cost), 3) if cost < 1 else 0.0
 
     @property
     def counted_as(self) -> str:
@@ -70,12 +78,13 @@ class Part:
 
 
 def feedback(
-    book: Gradebook, student: str, name: str = "", possible: float | None = None
+    book: Gradebook, student: str, name: str = "", tallies: Sequence[Tally] = ()
 ) -> Iterator[str]:
     """Yield one student's page in pieces. ``name`` is the name on the roster.
 
-    ``possible`` is the number of :meth:`Gradebook.possible`, if the caller already knows it.
+    ``tallies`` are those of :meth:`Gradebook.tallies`, if the caller already knows them.
     """
+    counted = tallies or book.tallies()
     scores = book.scores(student)
     late = {score.late for score in scores if score.status != "not attempted"}
     return rendered(
@@ -83,11 +92,26 @@ def feedback(
         name=name or student,
         late=late.pop() if len(late) == 1 else 0,  # otherwise, each answer says how late it is
         points=total_points(scores),
-        possible=book.possible() if possible is None else possible,
+        possible=sum(tally.possible for tally in counted),
+        missing=_missing(counted, scores),
         complete=all(score.is_counted for score in scores),
         parts=[part(book, score) for score in scores],
         problems=book.problems(student),
     )
+
+
+def _missing(tallies: Iterable[Tally], scores: Iterable[Score]) -> str:
+    """Return the lessons and exercises without an answer from the student, with their points."""
+    answered = {score.exercise for score in scores}
+    lessons = {INDEX[exercise].lesson for exercise in answered if exercise in INDEX}
+    points: defaultdict[str, float] = defaultdict(float)
+    for tally in tallies:
+        if tally.exercise not in answered:
+            lesson = INDEX[tally.exercise].lesson if tally.exercise in INDEX else ""
+            whole = lesson and lesson not in lessons
+            points[f"lesson {lesson[:2]}" if whole else tally.title] += tally.possible
+    named = [f"{name} ({n:g} {'point' if n == 1 else 'points'})" for name, n in points.items()]
+    return listed(named, len(named)) if named else ""
 
 
 def feedback_name(student: str) -> str:
