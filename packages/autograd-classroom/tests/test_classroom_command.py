@@ -307,6 +307,16 @@ def test_the_possible_points_are_the_same_for_all_whatever_could_be_read(
     assert f"<strong>{possible}</strong> point" in (made / "class.html").read_text()
 
 
+def test_exercises_with_answers_from_an_earlier_run_count_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classwork, "work", lambda *_: None)
+    for asked in ("square,scaled-sigmoid", "square"):
+        run("grade", "homework", "--exercises", asked, "--trust")
+    with (folder.parent / "homework-grades" / "grades.csv").open() as table:
+        assert {row["possible"] for row in csv.DictReader(table)} == {"3"}
+
+
 @pytest.mark.parametrize("bwrap", ["not installed", "not allowed"])
 def test_without_a_sandbox_nothing_runs(
     bwrap: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
