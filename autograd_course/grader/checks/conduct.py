@@ -26,6 +26,7 @@ from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
 A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
+_close = torch.allclose  # because an answer may replace the name while it runs
 MOST = 2000  # inspect at most this many objects on ctx
 
 
@@ -254,7 +255,7 @@ def _agree(some: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -
     return len(some) == len(others) and all(
         one is other
         if one is None or other is None
-        else torch.allclose(one, other, rtol=1e-3, atol=1e-6, equal_nan=True)
+        else _close(one, other, rtol=1e-3, atol=1e-6, equal_nan=True)
         for one, other in zip(some, others, strict=True)
     )
 
