@@ -196,7 +196,8 @@ def region(m: Mismatch) -> str | None:
     explained = typical is not None or (instead is not None and not _is_a_slice(m))
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
-    for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
+    rights = [right] if typical == _PASSED_ON else _right_ones(m, right)
+    for threshold in chain.from_iterable(_thresholds(m, each) for each in rights):
         if m.coarse:  # small elements count as correct, so 0 is the only reliable bound
             certain = threshold.at_zero and instead is not None
         else:
@@ -221,11 +222,18 @@ def _is_a_slice(m: Mismatch) -> bool:
 
 
 def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
-    """Yield a mask of all correct elements, then a mask of those with a nonzero gradient."""
+    """Yield a mask of all correct elements, then a mask of those with a nonzero gradient.
+
+    A wrong factor does not show where the gradient is 0. An additional gradient does.
+    """
     yield right
     telling = right & (m.truth != 0)
-    if bool(telling.any()) and not torch.equal(telling, right):
+    has_factor = bool((m.truth[m.wrong] != 0).any())
+    if has_factor and bool(telling.any()) and not torch.equal(telling, right):
         yield telling
+
+
+_PASSED_ON = "the gradient equals `grad_output`"
 
 
 def _typical_of_masks(m: Mismatch) -> str | None:
@@ -241,7 +249,7 @@ def _typical_of_masks(m: Mismatch) -> str | None:
         "the gradient has the wrong sign": -truth,
     }
     if len(gs) == 1 and gs[0].shape == m.truth.shape:
-        known_things["the gradient equals `grad_output`"] = gs[0][wrong]
+        known_things[_PASSED_ON] = gs[0][wrong]
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name
