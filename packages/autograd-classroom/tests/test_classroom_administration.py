@@ -653,6 +653,33 @@ def test_blackboard_names_the_time() -> None:
     assert time_of("hw_ann_attempt_2026-13-31-23-59-59_work.ipynb", 0.0) == ""
 
 
+FORGED = "x_attempt_2020-01-01-00-00-00_01_template.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("path", "year"),
+    [
+        (FORGED, 2027),
+        (f"eve/{FORGED}", 2027),
+        (f"eve/hw_{FORGED}", 2027),
+        (f"eve.zip/hw_{FORGED}", 2027),
+        (f"submitted/eve/hw_{FORGED}", 2027),
+        (f"01_template/eve/hw_{FORGED}", 2027),
+        (f"assignment_7_export/submission_9/hw_{FORGED}", 2027),
+        (f"Eve_5_assignsubmission_file/hw_{FORGED}", 2027),
+        (f"Eve_5_assignsubmission_file_hw_{FORGED}", 2027),
+        (f"eve_123_8_{FORGED}", 2027),
+        (f"hw_eve_attempt_2026-05-31-23-59-59_hw_{FORGED}", 2026),
+        (f"hw_eve_attempt_2026-05-31-23-59-59_work.zip/hw_{FORGED}", 2026),
+        (f"01_template/hw_eve_attempt_2026-05-31-23-59-59_hw_{FORGED}", 2026),
+    ],
+)
+def test_a_student_cannot_choose_the_time(path: str, year: int) -> None:
+    modified = datetime(2027, 6, 1).timestamp()
+
+    assert datetime.fromisoformat(time_of(path, modified)).year == year
+
+
 # The contents of the instructor's page
 
 

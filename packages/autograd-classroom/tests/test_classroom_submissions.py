@@ -87,6 +87,14 @@ WHOSE = {
     "ann-/01_template.ipynb": "ann-",
     ".ann/01_template.ipynb": ".ann",
     "_ann_01_template.ipynb": "ann",
+    # The student's own file name looks like one from another site:
+    "eve_123_8_ann_attempt_2026-01-31-23-59-59_01_template.ipynb": "eve_123",
+    "eve_12_8_ann_4711_01_template.ipynb": "eve_12",
+    "eve_123_8_Ann B_7_assignsubmission_file_work.ipynb": "eve_123",
+    "Eve_5_assignsubmission_file_hw_ann_attempt_2026-01-31-23-59-59_work.ipynb": "Eve_5",
+    "hw_eve_attempt_2026-01-31-23-59-59_Ann B_7_assignsubmission_file_work.ipynb": "eve",
+    "hw_eve_attempt_2026-01-31-23-59-59_x_ann_attempt_2026-01-31-23-59-59_x.ipynb": "eve",
+    "Eve_5_assignsubmission_file/hw_ann_attempt_2026-01-31-23-59-59_work.ipynb": "Eve_5",
 }
 
 

@@ -1,4 +1,7 @@
-"""Read downloads from course sites: zip files, file names and Gradescope's metadata."""
+"""Read downloads from course sites: zip files, file names and Gradescope's metadata.
+
+A course site writes the first part of a name, and the student's own file name follows it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,18 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autograd_course.index import LESSONS
+
 EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder, which contains all submissions
 _PEOPLE = "submission_metadata.yml"  # names the student of each submission folder
-MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
-BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
-_CANVAS = re.compile(  # a file name with two numbers that are no date
-    r"(?P<student>[^_]+)(?:_LATE)?_(?!20\d\d_\d\d_\d\d(?!\d))\d+_\d+_.+"
+_MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
+_BLACKBOARD = re.compile(
+    r".+?_(?P<student>[^_]+)_attempt_(?P<time>\d{4}-\d\d-\d\d(?:-\d\d){0,3}).*"
 )
-GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
-_SITES = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
-_AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
+_CANVAS = re.compile(  # the user's number, then the file's; together with more, they are no date
+    r"(?P<student>[^_]+)(?:_LATE)?_(?!20\d\d_\d\d_\d\d(?!\d))(?P<number>\d+)_\d+_.*"
+)
+_GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
 _END, _LONGEST = b"PK\x05\x06", 1 << 24  # a zip's directory: end mark and maximum bytes
@@ -32,16 +37,15 @@ def students_in(path: Path) -> int:
         if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
             return 0
         with zipfile.ZipFile(path) as archive:
-            tops = {_top(name) for name in archive.namelist()}
+            tops = {top(name) for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return 0  # the code that reads the file will report the error
-    found = (site.fullmatch(top) for site in _SITES for top in tops)
-    return len({match["student"] for match in found if match})
+    return len({site["student"] for site in map(by_site, tops) if site})
 
 
 def is_download(name: str) -> bool:
     """Return whether a file or folder name has the form of a course site's download."""
-    return any(site.fullmatch(name) for site in _SITES)
+    return by_site(name) is not None
 
 
 def _is_short(path: Path) -> bool:
@@ -52,20 +56,37 @@ def _is_short(path: Path) -> bool:
     return bool(found) and int.from_bytes(end[8:12], "little") <= _LONGEST
 
 
-def _top(name: str) -> str:
-    first, *others = name.split("/")
-    return others[0] if others and EXPORT.fullmatch(first) else first
+def top(path: str) -> str:
+    """Return the first name in a path that is not a folder for many students."""
+    *folders, file = path.split("/")
+    return next((name for name in folders if not _is_of_many(name)), file)
+
+
+def _is_of_many(name: str) -> bool:
+    return name == "submitted" or name.lower() in LESSONS or EXPORT.fullmatch(name) is not None
+
+
+def by_site(name: str) -> re.Match[str] | None:
+    """Match a file or folder name that a course site wrote. The group ``student`` is its student.
+
+    The student's own file name may look like a name from another site. Therefore, the site whose
+    pattern finds the student earliest in the name counts.
+    """
+    found = (site.fullmatch(name) for site in (_MOODLE, _CANVAS, _BLACKBOARD, _GRADESCOPE))
+    return min(filter(None, found), key=lambda match: match.end("student"), default=None)
 
 
 def handed_in(source: str, modified: float) -> str:
     """Return the submission time in ISO format.
 
-    Take the time from Blackboard's file name if possible, otherwise use the file's modification
-    time. A time in a file name has no time zone, so assume this machine's time zone.
+    Take the time from the part of a name that Blackboard wrote if possible, otherwise use the
+    file's modification time. A time in a file name has no time zone, so assume this machine's time
+    zone.
     """
-    if named := _AT.search(source):
+    site = by_site(top(source))
+    if named := site and site.groupdict().get("time"):
         try:
-            return datetime.strptime(named[1], "%Y-%m-%d-%H-%M-%S").astimezone(UTC).isoformat()
+            return datetime.strptime(named, "%Y-%m-%d-%H-%M-%S").astimezone(UTC).isoformat()
         except ValueError:
             pass  # not a valid time
     return datetime.fromtimestamp(modified, UTC).isoformat(timespec="seconds") if modified else ""

@@ -21,10 +21,11 @@ import re
 import unicodedata
 from pathlib import PurePosixPath
 
-from autograd_classroom.ingest.downloads import BLACKBOARD, EXPORT, GRADESCOPE, MOODLE
+from autograd_classroom.ingest.downloads import by_site, top
 from autograd_course.index import LESSONS
 
-_CANVAS = re.compile(r"(?P<name>.+?)(?:_LATE)?_(?P<number>\d{3,})(?:_\d+)?(?:_(?!\d+$).*)?")
+# The student's name and number, as in Canvas's names, but the file's number may be missing.
+_NUMBERED = re.compile(r"(?P<name>.+?)(?:_LATE)?_(?P<number>\d{3,})(?:_\d+)?(?:_(?!\d+$).*)?")
 _COPY = re.compile(r"(?: ?\(\d+\)|-Copy\d+|-\d)$")
 _LESSONS = "|".join(
     sorted({re.escape(stem).replace("_", "[-_ ]") for stem in LESSONS}, key=len, reverse=True)
@@ -38,24 +39,17 @@ _LESSON = re.compile(
 
 def student_of(path: PurePosixPath, root: str) -> str:
     """Return the student to whom a path belongs. If the path names no student, return ``root``."""
-    parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
-    parts = parts or [path.name]  # the path may be a link with one of these names
-    if len(parts) > 1 and _is_lesson(parts[0]):
-        parts = parts[1:]
-    name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem
-    return unicodedata.normalize("NFC", _named(name)) or root
-
-
-def _is_lesson(name: str) -> bool:
-    return _LESSON.fullmatch(name) is not None
+    name = top(path.as_posix())
+    stem = PurePosixPath(name).stem if name == path.name else name
+    return unicodedata.normalize("NFC", _named(stem)) or root
 
 
 def _named(name: str) -> str:
-    for system in (MOODLE, BLACKBOARD, GRADESCOPE):
-        if said := system.fullmatch(name):
-            return said["student"]
+    if site := by_site(name):
+        number = site.groupdict().get("number")
+        return f"{site['student']}_{number}" if number else site["student"]
     bare = _COPY.sub("", name)
-    if said := _CANVAS.fullmatch(bare):
+    if said := _NUMBERED.fullmatch(bare):
         return f"{said['name']}_{said['number']}"
     without = _LESSON.sub("", bare)
     return bare if without == bare else without.strip("-_ .")
