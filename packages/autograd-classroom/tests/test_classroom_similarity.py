@@ -171,6 +171,10 @@ def test_hostile_code_has_fingerprints_soon_or_none(source: str) -> None:
     assert time.process_time() - begun < 5
 
 
+def test_deep_code_has_fingerprints() -> None:
+    assert fingerprints("x = " + "-" * 990 + "1")
+
+
 def test_side_by_side_equal_lines_stand_beside_each_other() -> None:
     lines = list(side_by_side("a\nb\nc", "a\nx\ny\nc"))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 _GRAM = 7  # number of words that are hashed together
 _WINDOW = 4  # number of neighboring hashes per window; only the smallest is kept
@@ -26,7 +27,8 @@ def fingerprints(source: str) -> frozenset[int]:
         tree = ast.parse(source)
         found: set[int] = set()
         for body in _bodies(tree):
-            found.update(_winnowed([word for node in body for word in _words(node)][:_MOST]))
+            words = (word for node in body for word in _words(node))
+            found.update(_winnowed(list(islice(words, _MOST))))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     return frozenset(found)
@@ -54,23 +56,25 @@ def _own(node: ast.stmt) -> bool:
 
 def _words(node: ast.AST) -> Iterator[str]:
     """Yield a word for the node and for each node below it. Parents come before their children."""
-    if isinstance(node, _STRUCTURE):
-        return
-    match node:
-        case ast.Name():
-            yield "name"
-        case ast.Attribute():
-            yield f".{node.attr}"
-        case ast.Constant(value=str() | bytes()):
-            yield "text"
-        case ast.Constant():
-            yield repr(node.value)
-        case ast.keyword():
-            yield f"{node.arg}="
-        case _:
-            yield type(node).__name__
-    for child in ast.iter_child_nodes(node):
-        yield from _words(child)
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, _STRUCTURE):
+            continue
+        match part:
+            case ast.Name():
+                yield "name"
+            case ast.Attribute():
+                yield f".{part.attr}"
+            case ast.Constant(value=str() | bytes()):
+                yield "text"
+            case ast.Constant():
+                yield repr(part.value)
+            case ast.keyword():
+                yield f"{part.arg}="
+            case _:
+                yield type(part).__name__
+        waiting += reversed(list(ast.iter_child_nodes(part)))
 
 
 def _winnowed(words: list[str]) -> Iterator[int]:
