@@ -62,6 +62,7 @@ def clean(text: str) -> str:
 
 # All other kinds in a saved notebook, such as heading and html, are prose.
 _SAVED_KINDS: dict[str, Kind] = {"code": "code", "raw": "raw"}
+_MOST_CODE = 500_000  # the maximum number of characters of code; the longest lesson has 20,000
 _OTHER_FILES = {
     b"PK\x03\x04": "a zip archive",
     b"%PDF": "a PDF",
@@ -79,6 +80,7 @@ def read(data: bytes) -> Notebook:
     text, problems = decoded(data)
     text = text.lstrip("\ufeff")
     notebook = _parsed(text)
+    _refuse_flood(sum(len(cell.source) for cell in notebook.cells if cell.is_code))
     if not any(cell.source.strip() for cell in notebook.cells):
         raise UnreadableError(
             "the file contains no code: save your work and hand in the file again"
@@ -87,12 +89,22 @@ def read(data: bytes) -> Notebook:
     return replace(notebook, cells=cells, problems=problems + notebook.problems)
 
 
+def _refuse_flood(characters: int) -> None:
+    """Refuse a file whose code would take too long to parse."""
+    if characters > _MOST_CODE:
+        raise UnreadableError(
+            f"the file contains more than {_MOST_CODE:,} characters of code: remove the data from "
+            "the code and hand in the file again"
+        )
+
+
 def _parsed(text: str) -> Notebook:
     begin = text.lstrip()[:64].lower()
     if begin.startswith(("<!doctype", "<html", "<?xml")):
         raise UnreadableError("this is a web page, no notebook: hand in the .ipynb itself")
     if begin.startswith("{") or '"cell_type"' in text:
         return _from_json(text)
+    _refuse_flood(len(text))
     return Notebook(tuple(cells_of(clean(text))))
 
 
@@ -208,7 +220,8 @@ def _guessed(data: bytes, codec: str) -> tuple[str, tuple[str, ...]]:
 
 
 _CELL_BEGINS = re.compile(r"(?m)^# ?%%(?P<header>.*)$|^# In ?\[[ \d]*\]:[ \t]*$")
-_DEFINITION_BEGINS = re.compile(r"(?m)^(?:@.*\n)*(?:class|def)\b")
+# The definition is optional, so that no line of a run of decorators is searched again.
+_DEFINITION_BEGINS = re.compile(r"(?m)^(?:@.*\n)*(?P<definition>(?:class|def)\b)?")
 _SCRIPT_KIND = re.compile(r"^[^\[=]*\[(markdown|md|raw)\]")
 _NBGRADER = re.compile(r"\bnbgrader=")
 _SCRIPT_KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw": "raw"}
@@ -222,7 +235,8 @@ def cells_of(text: str) -> Iterator[Cell]:
     """
     marks = list(_CELL_BEGINS.finditer(text))
     if not marks and tree_of(text) is None:
-        cuts = [0, *(begins.start() for begins in _DEFINITION_BEGINS.finditer(text)), len(text)]
+        found = (each for each in _DEFINITION_BEGINS.finditer(text) if each["definition"])
+        cuts = [0, *(begins.start() for begins in found), len(text)]
         yield from (Cell("code", text[a:b].strip("\n")) for a, b in pairwise(cuts))
         return
     first = marks[0].start() if marks else len(text)
@@ -266,20 +280,23 @@ def _script_grade_id(header: str) -> str:
 # Jupyter sorts the keys, so a cell begins with one of these.
 _JSON_CELL = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
 _ATTEMPTS = 2_000  # in a malicious file, each attempt can parse 1,000 levels of nesting
+_READINGS = 10  # how often the attempts may read the whole text; an attempt can read all of it
 
 
 def salvaged(text: str) -> Iterator[dict[str, Any]]:
     """Yield every complete cell in the text, in order."""
     decoder = json.JSONDecoder()
     position = 0
+    left = _READINGS * len(text)
     for _ in range(_ATTEMPTS):
         begin = _JSON_CELL.search(text, position)
-        if begin is None:
+        if begin is None or left < 0:
             return
         position = begin.end()
         try:
             found, end = decoder.raw_decode(text, begin.start())
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError) as error:
+            left -= getattr(error, "pos", len(text)) - begin.start()
             continue
         if "cell_type" in found and ("source" in found or "input" in found):
             yield found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable
 
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -20,27 +19,44 @@ TALK = frozenset(
     }
 )
 _RUNS_ITS_BODY = re.compile(r"\s*%%(time|capture|prun)\b[^\n]*")
-_LINE_MAGIC = re.compile(r"(?m)^\s*[%!?]|\?\s*$|=\s*[%!]")
-_MOST_WORK = 100_000  # limit for cells with magics: Jupyter rereads the whole cell for each magic
 _CELL_MAGIC = re.compile(r"\s*%%[a-zA-Z!]")
 
 
-def python_of(source: str) -> str:
-    """Return the Python code that Jupyter runs for a cell. Magics become ``get_ipython`` calls."""
+class _Jupyter(TransformerManager):
+    """Jupyter's reader of cells. For each magic, it reads the whole cell again."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = most
+        self.work = 0  # the number of characters read
+
+    def do_one_token_transform(self, lines: list[str]) -> tuple[bool, list[str]]:
+        self.work += sum(map(len, lines))
+        if self.work > self.most:
+            raise SyntaxError("there are too many magics")
+        return super().do_one_token_transform(lines)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def python_of(source: str, most: int) -> tuple[str, int]:
+    """Return the Python code that Jupyter runs for a cell, and how many characters Jupyter read.
+
+    Magics become ``get_ipython`` calls. If Jupyter has to read more than ``most`` characters to
+    find them, the code does not change.
+    """
     if magic := _RUNS_ITS_BODY.match(source):
         source = "#" + "\n#".join(magic[0].split("\n")) + source[magic.end() :]
     elif _CELL_MAGIC.match(source):
-        return ""
-    if len(source) > LONGEST or tree_of(source) or _is_flood(source):
-        return source
+        return "", 0
+    if len(source) > LONGEST or tree_of(source):
+        return source, 0
+    jupyter = _Jupyter(most)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            transform: Callable[[str], str] = TransformerManager().transform_cell  # type: ignore[no-untyped-call]
-            changed = transform(source)
+            changed = jupyter.transform_cell(source)
     except Exception:  # Jupyter may raise any exception; Python's parser reports errors better
-        return source
-    return changed if tree_of(changed) else source
+        return source, jupyter.work
+    return changed if tree_of(changed) else source, jupyter.work
 
 
 def is_talk(statement: Statement) -> bool:
@@ -68,7 +84,3 @@ def _blank(lines: list[bytes], node: ast.stmt) -> None:
         lines[begin][: node.col_offset] + b"pass" + rest,
         *[b""] * (end - begin),
     ]
-
-
-def _is_flood(source: str) -> bool:
-    return len(_LINE_MAGIC.findall(source)) * len(source) > _MOST_WORK

@@ -78,7 +78,7 @@ def _parted(
     if not block.binds & others or block.exercise == exercise:
         return block.statements, ()
     own = [s for s in block.statements if where.name in s.binds | s.changes]
-    return own, [s for s in block.statements if s not in own]
+    return own, [s for s in block.statements if where.name not in s.binds | s.changes]
 
 
 def _source(block: Block, own: Sequence[Statement], rest: Sequence[Statement]) -> str:

@@ -72,7 +72,7 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
     exercise's ``grade(…)`` call.
     """
     end = len(program.blocks)
-    untagged = [i for i in range(end) if not program.blocks[i].exercise]
+    untagged = {i for i in range(end) if not program.blocks[i].exercise}
     if shares_its_answer(exercise):
         end = program.graded.get(exercise, (0, ""))[0]
         return next((i for i in [end - 1] if i in untagged and _begun(program, i, name)), None)

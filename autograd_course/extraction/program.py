@@ -6,7 +6,7 @@ import ast
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from autograd_course.extraction.cleaning import python_of
 from autograd_course.extraction.statements import (
@@ -14,10 +14,13 @@ from autograd_course.extraction.statements import (
     Statement,
     statements,
 )
-from autograd_course.index import INDEX, UnknownExerciseError, known
+from autograd_course.index import INDEX, named
 from autograd_course.notebook_files import Notebook
 
 GRADER_SUFFIX = "-grade"
+# Jupyter reads a cell again for each magic. It may read this many characters of one cell. It reads
+# no other cell after it has read this many characters of the notebook.
+_MOST_WORK = 500_000
 _KEPT = 4000  # cache only cells up to this many characters: a tree takes 100 times as much memory
 
 
@@ -33,8 +36,9 @@ class Block:
     statements: tuple[Statement, ...] = ()
     error: str = ""
     misnamed: str = ""
+    work: int = 0  # how many characters Jupyter read to find magics
 
-    @property
+    @cached_property
     def binds(self) -> frozenset[str]:
         """The names that the cell assigns."""
         return frozenset().union(*(s.binds for s in self.statements))
@@ -61,6 +65,7 @@ def program(notebook: Notebook) -> Program:
     graded: dict[str, tuple[int, str]] = {}
     prose: set[str] = set()
     problems: list[str] = []
+    left = _MOST_WORK
     for cell in notebook.cells:
         exercise, is_grader, problem = _meant(cell.grade_id)
         problems += problem
@@ -69,7 +74,9 @@ def program(notebook: Notebook) -> Program:
             continue
         misnamed = "" if exercise else "".join(problem)
         read = _known if len(cell.source) <= _KEPT else _block
-        block = read("" if is_grader else exercise, cell.source, misnamed)
+        most = _MOST_WORK if left > 0 else 0
+        block = read("" if is_grader else exercise, cell.source, misnamed, most)
+        left -= block.work
         for exercise_id, name in _graded(block):
             graded[exercise_id] = (len(blocks), name)
         if not is_grader:
@@ -77,12 +84,12 @@ def program(notebook: Notebook) -> Program:
     return Program(tuple(blocks), graded, frozenset(prose), tuple(problems))
 
 
-def _block(exercise: str, source: str, misnamed: str) -> Block:
-    python = python_of(source)
+def _block(exercise: str, source: str, misnamed: str, most: int) -> Block:
+    python, work = python_of(source, most)
     try:
-        return Block(exercise, python, statements(python), misnamed=misnamed)
+        return Block(exercise, python, statements(python), misnamed=misnamed, work=work)
     except NotPythonError as error:
-        return Block(exercise, python, error=str(error), misnamed=misnamed)
+        return Block(exercise, python, error=str(error), misnamed=misnamed, work=work)
 
 
 # Most cells in a class's notebooks are identical to those in the lesson, so a cache saves time.
@@ -94,9 +101,8 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
     answer_id = grade_id.removesuffix(GRADER_SUFFIX)
     if not answer_id:
         return "", False, []
-    try:
-        exercise = known(answer_id).id
-    except UnknownExerciseError:
+    exercise = answer_id if answer_id in INDEX else named(answer_id, INDEX)
+    if not exercise:
         return "", False, [f"there is no exercise {grade_id[:60]!r}{odd_letter(grade_id)}"]
     said = [] if exercise == answer_id else [f"{grade_id!r} is taken for {exercise!r}"]
     return exercise, grade_id != answer_id, said

@@ -69,9 +69,10 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
     waiting, seen = list(wanted), set(wanted)
     while waiting:
         for i in by_name[waiting.pop()]:
-            kept.add(i)
-            waiting += usable[i].needs - seen
-            seen |= usable[i].needs
+            if i not in kept:
+                kept.add(i)
+                waiting += usable[i].needs - seen
+                seen |= usable[i].needs
     return [usable[i] for i in sorted(kept)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import json
 import random
 import time
+from contextlib import suppress
 
 import jupytext
 import nbformat
@@ -23,8 +25,9 @@ from handed_in import (
 from repository import ROOT
 
 from autograd_course.extraction import Answer, extract
+from autograd_course.extraction.statements import Statement
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.index import INDEX, LESSONS
+from autograd_course.index import INDEX, LESSONS, exercises_of
 from autograd_course.notebook_files import UnreadableError, read
 
 pytestmark = pytest.mark.slow
@@ -318,3 +321,54 @@ def test_code_that_breaks_parsers_is_an_answer_like_any_other(what: str) -> None
 
     assert found.source
     assert not found.problems
+
+
+def swap(one: str, other: str) -> str:
+    left, right = (",".join(f"{it}{i:x}" for i in range(8_000)) for it in (one, other))
+    return f"{left}=({right})"
+
+
+ANSWERS = [CATALOGUE[it.id].answer for it in exercises_of("01_template")]
+
+# Files that once took minutes to read
+SLOW = {
+    "decorators": b"@\n" * 200_000 + b"(",
+    "empty lines": notebook(*[cell("(" + "\n" * 90_000 + str(i)) for i in range(5)]),
+    "commas": notebook(cell("," * 90_000)),
+    "cells with magics": notebook(*[cell(f"%a{i}\n" * 90 + "(") for i in range(400)]),
+    "nested broken JSON": b'{"id":[' * 900 + b"1," * 10_000_000,
+    "cells with an answer": notebook(*[cell("Square=1")] * 60_000),
+    "names in a statement": notebook(
+        *[cell(swap(*pair)) for pair in ("ab", "bc", "cd", "da")],
+        *[cell(f"{name}=a0") for name in ANSWERS]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_no_file_takes_long_to_read(what: str) -> None:
+    began = time.process_time()
+    with suppress(UnreadableError):
+        extract(read(SLOW[what]), "ann", exercises_of("01_template"))
+
+    assert time.process_time() - began < 8
+
+
+def test_a_wrong_id_is_not_compared_with_each_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(difflib, "get_close_matches", None)
+
+    assert answer(notebook(cell(SQUARE, "sqare"))).problems[0].startswith("there is no exercise")
+
+
+def test_no_two_statements_of_a_cell_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Statement, "__eq__", None)
+
+    assert answer(notebook(cell(f"{IMPORTS}\n{SQUARE}\n{SIGMOID}"))).found
+
+
+@pytest.mark.parametrize("kind", ["script", "notebook"])
+def test_a_file_with_too_much_code_is_refused(kind: str) -> None:
+    lines = "x = 1\n" * 10_000
+    data = lines.encode() * 10 if kind == "script" else notebook(*[cell(lines)] * 10)
+
+    with pytest.raises(UnreadableError, match="more than 500,000 characters of code"):
+        read(data)
