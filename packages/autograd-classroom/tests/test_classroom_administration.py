@@ -277,6 +277,23 @@ def test_canvas_reads_its_columns(book: Gradebook) -> None:
     assert (dora["Student"], dora["ID"]) == ("dora", "")
 
 
+def test_no_two_rows_of_a_site_s_table_name_the_same_person(
+    book: Gradebook, tmp_path: Path
+) -> None:
+    book.enroll((ANN, BOB, CYD))
+    source = "Ann Boll/Bob_123_assignsubmission_file/01_template.ipynb"
+    about = Submission("Ann Boll", "01_template", source, Notebook(()), "0")
+    book.hand_in(about, [Answer(EXERCISES[0].id, "Ann Boll", "X", "more")])
+    reported = CliRunner().invoke(
+        app, ["classroom", "report", str(tmp_path / "grades.sqlite")], terminal_width=500
+    )
+
+    for pieces, column in ((moodle_pieces, "Identifier"), (canvas_pieces, "SIS User ID")):
+        found = [row[column] for row in rows("".join(pieces(book))) if row[column]]
+        assert len(found) == len({*found})
+    assert "Each of these is one person on the roster: Ann Boll and Ann" in reported.output
+
+
 def test_canvas_finds_a_student_without_a_roster_by_the_number_in_the_file(book: Gradebook) -> None:
     assert [row["ID"] for row in rows("".join(canvas_pieces(book)))] == ["", "", "4711", ""]
 

@@ -6,6 +6,7 @@ import functools
 import os
 import shlex
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from autograd_classroom import console
 from autograd_classroom.assignment import NOTHING, Assignment
 from autograd_classroom.gradebook import Gradebook, GradebookError, Run, Tally, Workload
 from autograd_classroom.gradebook.naming import first
+from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import Executor, GradingError
 from autograd_classroom.grading.forkserver import ForkServer
@@ -226,6 +228,15 @@ def _unknown(book: Gradebook) -> Iterator[str]:
         yield (
             "The roster gives the numbers of these students to other names, so correct the roster "
             f"if both names are one person: {named}."
+        )
+    rows: defaultdict[Person, list[str]] = defaultdict(list)
+    for student, person in people.items():
+        rows[person].append(student)
+    if shared := [" and ".join(names) for names in rows.values() if len(names) > 1]:
+        yield (
+            f"Each of these is one person on the roster: {'; '.join(shared)}. A course site can "
+            "import only one row per person, so put the files of each person into one folder, and "
+            "grade into a new gradebook."
         )
     if strangers := [student for student in book.students() if student not in people]:
         yield f"Not on the roster: {', '.join(strangers)}."

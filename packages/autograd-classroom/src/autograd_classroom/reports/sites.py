@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from autograd_classroom.gradebook import Gradebook
 from autograd_classroom.gradebook.records import total_points
 from autograd_classroom.gradebook.roster import Person
+from autograd_classroom.ingest.downloads import top
 from autograd_classroom.reports.pages import feedback_name
 from autograd_classroom.reports.table import number, written
 
@@ -28,7 +29,7 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
     the columns with this code:
     https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
     """
-    tallies, people = book.tallies(), book.people()
+    tallies, people = book.tallies(), _people(book)
     titles = [tally.title for tally in tallies]
     yield written([["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *titles]])
     possible = [number(tally.possible) for tally in tallies]
@@ -58,7 +59,7 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
         ["Identifier", "Full name", "ID number", "Email address", "Grade", "Maximum Grade",
          "Last modified (grade)", "Feedback comments"]
     ])  # fmt: skip
-    people = book.people()
+    people = _people(book)
     possible = number(book.possible())
     numbers = _numbers(book, _MOODLE)
     for student in book.students():
@@ -83,7 +84,7 @@ def unmatched(book: Gradebook, site: str) -> list[str]:
     ``site`` is ``"canvas"`` or ``"moodle"``. For such a row, Canvas tries the name. Moodle's
     grading worksheet skips the row.
     """
-    numbers, people = _numbers(book, _CANVAS if site == "canvas" else _MOODLE), book.people()
+    numbers, people = _numbers(book, _CANVAS if site == "canvas" else _MOODLE), _people(book)
     students = (student for student in book.students() if student not in numbers)
     if site == "moodle":
         return [*students]
@@ -133,7 +134,16 @@ def _place(student: str, top: str) -> str:
 def _tops(book: Gradebook) -> Iterator[tuple[str, str]]:
     """Yield each student with the folder name or file name that Moodle or Canvas assigned."""
     for student, source in book.sources():
-        for part in PurePosixPath(source).parts:
-            if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):
-                yield student, part
-                break
+        name = top(source)  # only a site can choose this part of the path
+        if _MOODLE.fullmatch(name) or _CANVAS.fullmatch(name):
+            yield student, name
+
+
+def _people(book: Gradebook) -> dict[str, Person]:
+    """Map students to people on the roster, but omit a person with several students.
+
+    A site would import only one of their rows.
+    """
+    people = book.people()
+    rows = Counter(people.values())
+    return {student: person for student, person in people.items() if rows[person] == 1}
