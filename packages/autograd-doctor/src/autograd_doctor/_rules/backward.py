@@ -12,6 +12,7 @@ from autograd_doctor._rules.rule import (
     Match,
     backward_failure,
     call,
+    disagreement,
     ordinal,
     raised,
     raw_transpose,
@@ -369,6 +370,8 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
                 if right
                 else "the sum is wrong, so the values are wrong as well"
             )
+            if right and disagreement(evidence, "dim-argument"):
+                right, mended = False, "the sum is right for this dim, but wrong for another one"
             return Match(
                 f"`backward` returns a gradient of shape {shape(got)} for `{name}`, which has "
                 f"shape {shape(want)}. Autograd silently sums it to that shape, and {mended}.",

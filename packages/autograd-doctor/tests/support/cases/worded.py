@@ -56,6 +56,18 @@ def optional(ctx, x, scale=1.0):
     return scale * x
 
 
+def mean_that_keeps_its_axis(ctx, x, axis):
+    ctx.shape, ctx.axis = x.shape, axis
+    return x.mean(axis, keepdim=True)
+
+
+def restored(ctx, g):
+    return g.unsqueeze(ctx.axis).expand(-1, *ctx.shape) / ctx.shape[ctx.axis], None
+
+
+KEPT_MEAN = raw(mean_that_keeps_its_axis, restored)
+AROUND_CLAMP = torch.tensor([-3.0, -2.0, -1.0, 0.5, 2.0, 3.0, 4.0])
+PASSED = torch.tensor([True, False, True, False, False, False, False])
 WITH_KINK = torch.tensor([0.0, 1.0, -2.0, 3.0])
 GAIN = draw(3, 4, seed=7).requires_grad_()
 Tangent = type("Tangent", (saving(torch.tan, lambda x, g: (1 + x.tan() ** 2) * g),), {})
@@ -357,6 +369,10 @@ SAID = [
     Case("ctx-cycle", "until backward comes", raw(with_a_closure, forgets_and_computes), (X,)),
     Case("captured-tensor", "a tensor that moves little", raw(lambda ctx, x: 2 * x + 0.01 * GAIN, lambda ctx, g: 2 * g), (X,)),
     Case("mutates-input", "a change inside a callable", lambda x, m: Exp.apply(x) * m.add_(1), (X.clone().requires_grad_(), Y.clone())),
+    Case("unreduced-broadcast", "an axis restored that was kept", KEPT_MEAN, (X, 0)),
+    Case("gradient-mismatch", "passed on where a clamp stops it, between elements where it does not",
+         saving(lambda x: x.clamp(0, 1), lambda x, g: g * (((x > 0) & (x < 1)) | PASSED)),
+         (AROUND_CLAMP,)),
     Case("unreduced-broadcast", "an axis more", saving(torch.add, lambda x, b, g: (g, g.sum(0, keepdim=True))), (X, X[0])),
     Case("overflow", "a gradient at -inf", saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,), {"reference": by_rows}),
     Case("unneeded-function", "a copy", split(lambda x: x.clone(), lambda ctx, g: g, setup=lambda ctx, inputs, output: None), (X,), {"level": "full"}),
