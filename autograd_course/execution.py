@@ -9,7 +9,7 @@ import io
 import linecache
 import re
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -72,6 +72,20 @@ class Raised:
     told: str
     unwritten: str = ""
     separate: bool = False
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What an answer computed in a call that a check measured.
+
+    ``sent`` holds the gradients that arrived at the outputs with a graph, and ``gradients`` holds
+    the gradients of the inputs. An input that got no gradient has ``None``.
+    """
+
+    inputs: Inputs
+    outputs: Inputs
+    sent: Inputs
+    gradients: Inputs
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
@@ -174,8 +188,12 @@ def copied(inputs: Inputs) -> Inputs:
     return copies
 
 
-def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the gradients for a fixed random ``grad_output``, or an empty tuple if the call fails.
+def gradients(
+    call: Any, inputs: Inputs, sent: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...]:
+    """Return the gradients for ``sent``, or an empty tuple if the call fails.
+
+    By default, a fixed random gradient arrives at each output that has a graph.
 
     Like ``diagnose``, this function returns gradients for the inputs that require grad. If none
     does, it returns a gradient for every floating-point input.
@@ -187,8 +205,8 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
         # An in-place Function overwrites its input, so pass it a copy instead of the leaf.
         came = call(*(value.clone() if is_float(value) else value for value in given))
         outputs = [out for out in as_tuple(came) if out.requires_grad]
-        arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
-        found = run_engine(outputs, arriving, leaves)
+        drawn = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
+        found = run_engine(outputs, drawn if sent is None else sent, leaves)
         pairs = zip(found, leaves, strict=True)
         return tuple(torch.zeros_like(leaf) if grad is None else grad for grad, leaf in pairs)
     except Exception:

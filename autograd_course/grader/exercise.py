@@ -13,10 +13,11 @@ from typing import Any, Literal
 import torch
 from autograd_doctor import RULES, Finding
 
+from autograd_course.execution import Computed
 from autograd_course.grader.verdict import Verdict
 
 Sampler = Callable[[torch.Generator], tuple[Any, ...]]
-Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | None]
+Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | Computed | None]
 Trial = Callable[[Callable[..., Any]], Verdict | None]
 Difficulty = Literal["easy", "medium", "hard"]
 
@@ -151,7 +152,9 @@ class FunctionExercise(Sampled):
     ignores. If ``double_backward`` is true, the second derivatives must also be correct. Otherwise
     the learner sees no warning about second derivatives. ``gradient_suspects`` return the right
     values, but each has a common mistake in its gradients. If the gradients are correct, ``checks``
-    test the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
+    test the constraints of this exercise. Each check takes a Function and inputs, and returns a
+    Finding or ``None``. It can also return a ``Computed``, which the grader compares with the
+    reference.
     ``causes`` are further checks, which run after ``diagnose`` has found a mistake. If such a check
     returns a finding under the same rule, the learner sees the hint of that finding, which names
     the cause in this exercise. ``modeled_on`` names the public bug that a repair exercise is

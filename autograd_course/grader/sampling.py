@@ -10,6 +10,15 @@ from autograd_course.grader.exercise import Sampler
 CLEARANCE = 0.05  # much larger than any finite-difference step
 
 
+def generator() -> torch.Generator:
+    """Return a generator for a check or a trial, with a seed from the global random state.
+
+    The grader seeds this state before each check and each trial. The classroom grader's seed is
+    secret, so an answer cannot know these random numbers in advance.
+    """
+    return torch.Generator().manual_seed(int(torch.randint(1 << 62, ())))
+
+
 def normal(rng: torch.Generator, *shape: int) -> Tensor:
     """Return a tensor of this shape with random numbers from the standard normal distribution."""
     return torch.randn(shape, generator=rng, dtype=torch.float64, device="cpu")

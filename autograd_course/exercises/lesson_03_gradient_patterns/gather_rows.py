@@ -18,6 +18,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import Computed
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.checks.simpler_inputs import raises_except_for
@@ -57,7 +58,7 @@ def of_regrouped_rows(table: Tensor, index: Tensor, g: Tensor) -> Tensor:
     return torch.zeros_like(table).index_add(0, index.reshape(-1), rows)
 
 
-def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+def needs_one_dim(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed | None:
     """Return a finding if backward works only for an index with one dim."""
     dims = f"{inputs[1].ndim} dims" if inputs[1].ndim else "no dims"
     check = raises_except_for(

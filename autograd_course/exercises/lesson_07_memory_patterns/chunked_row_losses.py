@@ -15,12 +15,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from autograd_doctor import Finding
 from torch import Tensor
-from torch.autograd import Function
 
 from autograd_course.exercises.lesson_07_memory_patterns._saved import bytes_of
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx, peaks_at_most
+from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx, on, peaks_at_most
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import Grads, mistaken
@@ -40,15 +38,15 @@ def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Te
 ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
 
 
-def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check with many rows that the Function never creates a matrix of rows × words."""
-    rng = torch.Generator().manual_seed(0)
-    x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
-    target = torch.randint(WORDS, (ROWS,), generator=rng)
-    # Enough for three times the gradients and running sums, some vectors, and eight chunks.
-    allowed = 3 * (x.nbytes + weight.nbytes) + 8 * (ROWS + CHUNK * WORDS) * x.itemsize
-    told = f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"
-    return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))
+def a_few_chunks(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> int:
+    """Return enough for three times the gradients, some vectors, and eight chunks, in bytes."""
+    return 3 * (x.nbytes + weight.nbytes) + 8 * (len(x) + chunk * len(weight)) * x.itemsize
+
+
+never_builds_the_logits = on(
+    lambda rng: (*labeled(rng, ROWS, WIDTH, WORDS), CHUNK),
+    peaks_at_most(a_few_chunks, f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"),
+)
 
 
 def chunked(

@@ -76,7 +76,7 @@ def a_tie_loses_nothing(function: type[Function], inputs: tuple[Any, ...]) -> Fi
 def a_tie_in_the_example(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Return the same finding under the rule for an example that contains a tie."""
     told = a_tie_loses_nothing(function, inputs)
-    return told and replace(told, rule="wrong-region")
+    return replace(told, rule="wrong-region") if isinstance(told, Finding) else None
 
 
 EXERCISE = FunctionExercise(

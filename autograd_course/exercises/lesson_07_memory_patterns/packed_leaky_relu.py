@@ -190,7 +190,7 @@ EXERCISE = FunctionExercise(
         pads_no_whole_byte,
         one_bit_each,
         on(
-            lambda: (torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(4, 6), 0.1),
+            lambda rng: (both_signs(rng, 4, 6), 0.1),
             one_bit_each,
         ),
     ),

@@ -189,7 +189,7 @@ def heads_per_group(rule: str) -> Check:
 
 
 grouped_rows = on(
-    lambda: (rows(6)[0], *rows(2)[1:]),
+    lambda rng: (rows(rng, 6)[0], *rows(rng, 2)[1:]),
     keeps_at_most(
         linear_budget, "q, the output, one number for each query, and k and v without repetition"
     ),

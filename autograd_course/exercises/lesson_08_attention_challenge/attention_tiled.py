@@ -286,14 +286,14 @@ def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
     return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
 
 
-def tiled_rows() -> tuple[Any, ...]:
+def tiled_rows(rng: torch.Generator) -> tuple[Any, ...]:
     """Return the tensors of :func:`rows`, and the settings for a causal mask and dropout."""
-    return (*rows(), True, 0.25, 3, BLOCK)
+    return (*rows(rng), True, 0.25, 3, BLOCK)
 
 
-def finely_tiled_rows() -> tuple[Any, ...]:
+def finely_tiled_rows(rng: torch.Generator) -> tuple[Any, ...]:
     """Return fewer rows and a block so small that a tile of size :data:`BLOCK` is too large."""
-    return (*(x[..., :FEW, :].clone() for x in rows()), True, 0.25, 3, FINE)
+    return (*(x[..., :FEW, :].clone() for x in rows(rng)), True, 0.25, 3, FINE)
 
 
 tiles_only = on(
@@ -301,8 +301,9 @@ tiles_only = on(
     makes_at_most(
         tile_budget, f"as much as q has, or four tiles of {BLOCK}×{BLOCK}, for {LONG} queries"
     ),
-    lean,
 )
+
+lean_tiles = on(tiled_rows, lean)
 
 few_tiles_at_once = on(
     tiled_rows, peaks_at_most(half_of_the_scores, f"half of the memory of all {LONG}×{LONG} scores")
@@ -402,7 +403,7 @@ EXERCISE = FunctionExercise(
         **{sentence: mistaken(tiled, backward) for sentence, backward in BACKWARD.items()},
     },
     double_backward=False,
-    checks=(*OWN_WORK, tiles_only, few_tiles_at_once, fine_tiles_only),
+    checks=(*OWN_WORK, tiles_only, lean_tiles, few_tiles_at_once, fine_tiles_only),
     causes=(overflowing_rows, joined_elsewhere, other_shapes),
     seconds=20.0,  # each pass is a loop of small operations, and diagnose runs hundreds of passes
 )

@@ -20,7 +20,8 @@ from torch.autograd import Function
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from autograd_course.calls import is_float
-from autograd_course.execution import told
+from autograd_course.execution import Computed, told
+from autograd_course.grader.checks import on
 from autograd_course.grader.checks.calling import applied, farthest, found, node
 from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -38,9 +39,9 @@ def pairs(rng: torch.Generator, n: int, d: int, temperature: float) -> tuple[Ten
     return q, q + 0.5 * normal(rng, n, d), temperature
 
 
-def sharp(n: int = 12, d: int = 8) -> tuple[Tensor, Tensor, float]:
+def sharp(rng: torch.Generator, n: int = 12, d: int = 8) -> tuple[Tensor, Tensor, float]:
     """Return float32 queries and keys with norm 1, and a low temperature."""
-    rng, normalize = torch.Generator().manual_seed(0), torch.nn.functional.normalize
+    normalize = torch.nn.functional.normalize
     q = normalize(normal(rng, n, d))
     return q.float(), normalize(q + normal(rng, n, d)).float(), 0.02
 
@@ -49,17 +50,17 @@ Tensors = tuple[Tensor, ...]
 Way = tuple[str, tuple[Any, ...], bool, float]
 
 
-def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
+def same_under_autocast(close: float = 2e-3) -> Check:
     """Return a check that autocast to bfloat16 loses no precision.
 
-    ``values`` are float32 inputs. The check compares the outputs and the gradients of their sum
+    The inputs are float32 tensors. The check compares the outputs and the gradients of their sum
     with those of a run without autocast. It repeats the comparison with backward inside the
     autocast block. It also tests bfloat16 inputs, because an earlier layer can return bfloat16
     under autocast.
     """
-    inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
-    def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
+    def check(function: type[Function], values: tuple[Any, ...]) -> Finding | Computed:
+        inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
         try:
             right = _run(function, inputs, block=False)
         except Exception as error:
@@ -74,7 +75,8 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
             for name, one, other in zip(_names(right), came, right, strict=True):
                 if float((one - other).abs().max()) > share * float(other.abs().max()):
                     return _imprecise(how, name, one, other, _cause(function, given, inside))
-        return None
+        output, *gradients = right
+        return Computed(inputs, (output,), (torch.ones_like(output),), (*gradients, None))
 
     return check
 
@@ -243,5 +245,5 @@ EXERCISE = FunctionExercise(
         "precision under autocast, so a cast at the end is too late.": _result_in_float32,
     },
     accepted=("gradient-dtype", "precision"),  # the exercise requires float32 for bfloat16 inputs
-    checks=(same_under_autocast(*sharp()),),
+    checks=(on(sharp, same_under_autocast()),),
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from autograd_doctor import RULES, Finding
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.graph import get_gradient_edge
+from torch.utils._python_dispatch import _disable_current_modes
 
-from autograd_course.calls import as_tuple
+from autograd_course.calls import as_tuple, is_float
 from autograd_course.engine import run_backward
+from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
-from autograd_course.execution import differentiable
+from autograd_course.grader.sampling import generator
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
@@ -33,6 +38,65 @@ def backward(outputs: list[Tensor]) -> None:
     wanted = [out for out in outputs if out.requires_grad]
     if wanted:
         run_backward(wanted, [torch.ones_like(out) for out in wanted])
+
+
+class Followed:
+    """A call that a check measures, with copies of everything that it computes.
+
+    An answer can recognize a check by its inputs. The grader therefore compares the values of this
+    same call with the reference. The measurement does not see the copies.
+    """
+
+    def __init__(self, call: Callable[..., Any], inputs: tuple[Any, ...]) -> None:
+        self._call, self._inputs = call, inputs
+        self._outputs: tuple[Any, ...] = ()
+        self._edges: list[Any] = []
+        self._sent: list[Tensor] = []
+        self._gradients: dict[int, Tensor] = {}
+
+    def __call__(self, *given: Any) -> tuple[Any, ...]:
+        """Call the answer with copies of the inputs, and return its outputs."""
+        for place, value in enumerate(given):
+            if is_float(value) and value.requires_grad:
+                value.register_hook(partial(self._arrived, place))
+        outputs = as_tuple(self._call(*given))
+        with_graph = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
+        # An edge keeps the graph alive, but not the output.
+        self._edges = [get_gradient_edge(out) for out in with_graph]
+        with _disable_current_modes():
+            rng = generator()
+            self._sent = [_normal_like(out, rng) for out in with_graph]
+            self._outputs = tuple(map(_copied, outputs))
+        return outputs
+
+    @property
+    def ctx(self) -> Any:
+        """The graph node of the first output that has a graph, which is a Function's ctx."""
+        return self._edges[0].node if self._edges else None
+
+    def backward(self) -> None:
+        """Run backward from the outputs that have a graph, with random gradients."""
+        if self._edges:
+            run_backward(self._edges, self._sent)
+
+    def computed(self, *, of_ones: bool = False) -> Computed:
+        """Return what the answer computed. ``of_ones`` says that backward received ones."""
+        arrived = [torch.ones_like(it) for it in self._sent] if of_ones else self._sent
+        gradients = tuple(self._gradients.get(place) for place in range(len(self._inputs)))
+        return Computed(self._inputs, self._outputs, tuple(arrived), gradients)
+
+    def _arrived(self, place: int, gradient: Tensor | None) -> None:
+        if gradient is not None:
+            with _disable_current_modes():
+                self._gradients[place] = gradient.detach().clone()
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _normal_like(tensor: Tensor, rng: torch.Generator) -> Tensor:
+    return torch.randn(tensor.shape, generator=rng, dtype=tensor.dtype).to(tensor.device)
 
 
 def node(outputs: list[Tensor]) -> Any:

@@ -11,9 +11,10 @@ from autograd_doctor.memory import Largest
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.engine import run_backward
-from autograd_course.grader.checks.calling import applied, found
+from autograd_course.execution import Computed, differentiable
+from autograd_course.grader.checks.calling import Followed, found
 from autograd_course.grader.exercise import Check
+from autograd_course.grader.sampling import generator
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:
@@ -23,28 +24,23 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
     ``told`` describes the budget in words. The size of a view is the size of its whole storage.
     """
 
-    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        allowed = budget(*inputs)
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
+        allowed, followed = budget(*inputs), Followed(function.apply, inputs)
         with Largest() as forward:
-            _, outputs = applied(function, inputs)
+            followed(*differentiable(inputs))
         with Largest() as backward:
-            run_backward(outputs, [torch.ones_like(out) for out in outputs])
+            followed.backward()
         for where, seen in (("forward", forward), ("backward", backward)):
             if seen.bytes > allowed:
                 return _too_large(where, seen, allowed, told)
-        return None
+        return followed.computed()
 
     return check
 
 
-def on(inputs: Callable[[], tuple[Any, ...]], *checks: Check) -> Check:
-    """Return a check that runs other checks on different inputs, such as longer sequences."""
-
-    def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
-        given = inputs()
-        return next(filter(None, (each(function, given) for each in checks)), None)
-
-    return check
+def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Check:
+    """Return a check that runs another check on different inputs, such as longer sequences."""
+    return lambda function, _: check(function, inputs(generator()))
 
 
 def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:

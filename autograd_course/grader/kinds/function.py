@@ -31,9 +31,11 @@ from torch.autograd import Function
 
 from autograd_course.calls import as_tuple, differentiated, takes_ctx
 from autograd_course.execution import (
+    Computed,
     Inputs,
     Printed,
     Raised,
+    copied,
     gradients,
     prepare,
     run_backward,
@@ -114,8 +116,11 @@ class Witness(Protocol):
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
         """Return the gradients for a fixed ``grad_output``, or an empty tuple if the call fails."""
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
-        """Run one of the exercise's own checks and return its finding or the answer's error."""
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | Computed | None:
+        """Run one of the exercise's own checks.
+
+        Return its finding, the answer's error, or what the answer computed in this check.
+        """
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,11 @@ class FunctionOrder:
                 found = self.witness.checked(number, inputs)
                 if isinstance(found, Raised):
                     return Verdict(CodeRaised(found.told, in_check=True))
-                if found:
+                if isinstance(found, Computed):
+                    wrong = computed_verdict(self.exercise, found)
+                    if wrong:
+                        return wrong
+                elif found:
                     return fault(found)
             return None
 
@@ -345,9 +354,12 @@ class LocalFunction:
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
-        """Run one of the exercise's own checks and return its finding or the answer's error."""
-        found: Finding | Raised | None = run_check(
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | Computed | None:
+        """Run one of the exercise's own checks.
+
+        Return its finding, the answer's error, or what the answer computed in this check.
+        """
+        found: Finding | Raised | Computed | None = run_check(
             self.exercise.every_check[check], self.answer, inputs
         )
         return found
@@ -494,6 +506,33 @@ def _found(rule: str, message: str) -> Finding:
 
 
 # --------------------------------------------------------------------------------------------------
+# Are the results also right in the calls that a check measures?
+# --------------------------------------------------------------------------------------------------
+
+_MEASURED = "in a call that the grader measures, "
+_MEASURED_HINT = (
+    "It is right for other inputs. Which step of your code depends on the size of the inputs?"
+)
+
+
+def computed_verdict(exercise: FunctionExercise, came: Computed) -> Verdict | None:
+    """Compare what an answer computed during a check with the reference."""
+    expected = as_tuple(exercise.reference(*copied(came.inputs)))
+    source = Source(f"{_MEASURED}`forward`", "returns")
+    if found := _off(came.outputs, expected, source):
+        return fault(_unlike("forward-mismatch", found, _MEASURED_HINT))
+    truth = gradients(exercise.surrogate or exercise.reference, came.inputs, came.sent)
+    if not truth or exercise.intentional:
+        return None
+    given = [came.gradients[place] for place in differentiated(came.inputs)]
+    actual = [
+        torch.zeros_like(right) if it is None else it
+        for it, right in zip(given, truth, strict=True)
+    ]
+    return _gradients_off(exercise, came.inputs, actual, truth, _MEASURED, _MEASURED_HINT)
+
+
+# --------------------------------------------------------------------------------------------------
 # Are the results the same in float32, which most people use for training?
 # --------------------------------------------------------------------------------------------------
 
@@ -515,7 +554,7 @@ def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs
     if isinstance(came, Raised):
         return Verdict(CodeRaised(came.told, in_float32=True))
     if found := _off(came, expected, Source("in float32, `forward`", "returns")):
-        return fault(_float32_finding("forward-mismatch", found))
+        return fault(_unlike("forward-mismatch", found, _FLOAT32_HINT))
     return _float32_gradient_verdict(exercise, witness, narrow)
 
 
@@ -527,12 +566,22 @@ def _float32_gradient_verdict(
     if len(came) != len(truth):
         raised = witness.backward(narrow)
         return Verdict(CodeRaised(raised.told, in_float32=True)) if raised else None
+    return _gradients_off(exercise, narrow, came, truth, "in float32, ", _FLOAT32_HINT)
+
+
+def _gradients_off(
+    exercise: FunctionExercise,
+    inputs: Inputs,
+    came: Sequence[Tensor],
+    truth: Sequence[Tensor],
+    where: str,
+    hint: str,
+) -> Verdict | None:
     names = list(inspect.signature(exercise.reference).parameters)
-    places = differentiated(narrow)
-    for place, actual, expected in zip(places, came, truth, strict=True):
-        source = Source(f"in float32, the gradient of `{names[place]}`", "has")
+    for place, actual, expected in zip(differentiated(inputs), came, truth, strict=True):
+        source = Source(f"{where}the gradient of `{names[place]}`", "has")
         if found := _off((actual,), (expected,), source):
-            return fault(_float32_finding("gradient-mismatch", found))
+            return fault(_unlike("gradient-mismatch", found, hint))
     return None
 
 
@@ -549,6 +598,5 @@ def _off(came: Inputs, expected: Inputs, source: Source) -> Difference | None:
     return difference(came, expected, source, tolerance, tolerance * largest)
 
 
-def _float32_finding(rule: str, found: Difference) -> Finding:
-    evidence = dict(found.evidence)
-    return Finding(rule, "error", found.message, evidence, _FLOAT32_HINT, "01_template")
+def _unlike(rule: str, found: Difference, hint: str) -> Finding:
+    return Finding(rule, "error", found.message, dict(found.evidence), hint, "01_template")

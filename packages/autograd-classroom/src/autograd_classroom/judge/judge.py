@@ -229,7 +229,7 @@ def _asked_about(
             if problem := routine_problem(exercise, _submitted(said), takes=takes):
                 return problem
             samples = seeds.samples(exercise, secret)
-            routine = RemoteRoutine(exercise, asked)
+            routine = RemoteRoutine(exercise, asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
         case LocatingExercise():
             return judge_location(exercise, _typed(said))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from autograd_doctor import RULES, CannotDiagnoseError, Finding
 from autograd_doctor.evidence import Evidence
 from autograd_doctor.extension import (
@@ -38,9 +39,10 @@ from autograd_classroom.judge.asked import (
 )
 from autograd_classroom.judge.parcels import KeptOutError, kept_out, packed
 from autograd_classroom.pictures import PICTURE, as_data
+from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.evidence import sound
 from autograd_course.calls import is_float
-from autograd_course.execution import Inputs, Raised
+from autograd_course.execution import Computed, Inputs, Raised
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise, is_by_values
 from autograd_course.grader.kinds.function import method_problem, signature_problem
@@ -171,22 +173,29 @@ class RemoteFunction:
         lacking = Lacking(said["lacks"], is_stub=said.get("stub") is True)
         return method_problem(lacking, text(said.get("name")))
 
-    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | None:
-        """Run one of the exercise's own checks, and return its finding or the answer's error.
+    def checked(self, check: int, inputs: Inputs) -> Finding | Raised | Computed | None:
+        """Run one of the exercise's own checks.
 
-        A check runs outside the sandbox if it judges only values or uses the course's own answer.
-        All other checks run in the sandbox.
+        Return its finding, the answer's error, or what the answer computed. A check runs outside
+        the sandbox if it judges only values or uses the course's own answer. All other checks run
+        in the sandbox.
         """
         code = _parcel(self.exercise.id, check)
+        seed = seeds.derived(self.secret, "check", str(check))
         if code is None:
-            return self._checked_here(check, inputs)
-        came = self.asked.ask_code({"ask": "check"}, code, inputs)
+            return self._checked_here(check, inputs, seed)
+        came = self.asked.ask_code({"ask": "check", "seed": seed}, code, inputs)
         if problem := raised(came):
             return problem
+        if "computed" in came.said:
+            return _computed(came)
         found = came.said.get("found")
         return None if found is None else _finding(found)
 
-    def _checked_here(self, check: int, inputs: Inputs) -> Finding | Raised | None:
+    def _checked_here(
+        self, check: int, inputs: Inputs, seed: int
+    ) -> Finding | Raised | Computed | None:
+        torch.manual_seed(seed)
         try:
             return self.exercise.every_check[check](remote_class(self.asked), inputs)
         except RemoteError as error:
@@ -287,6 +296,16 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
         return None
 
 
+def _computed(came: Frame) -> Computed:
+    """Return what the answer computed in a check."""
+    parts = sequence(came)
+    if len(parts) == 4 and all(isinstance(part, tuple) for part in parts):
+        computed = Computed(*parts)
+        if len(computed.gradients) == len(computed.inputs):
+            return computed
+    raise UnansweredError("the answer does not say what it computed.")
+
+
 def _finding(found: Any) -> Finding:
     """Build a check's finding. Take its severity and lesson from the rule, not from the sandbox."""
     named = found.get("rule") if isinstance(found, dict) else None
@@ -313,6 +332,7 @@ class RemoteRoutine:
 
     exercise: RoutineExercise
     asked: Asked
+    secret: int
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Call the routine with a sample. Return its results, or a description of its exception."""
@@ -330,19 +350,21 @@ class RemoteRoutine:
         """
         for trial in range(len(self.exercise.trials)):
             code = _sample_parcel(self.exercise.id, trial)
-            said = self._tried_here(trial) if code is None else self._tried_there(code)
+            seed = seeds.derived(self.secret, "trial", str(trial))
+            said = self._tried_there(code, seed) if code else self._tried_here(trial, seed)
             if said is not None:
                 return said
         return None
 
-    def _tried_here(self, trial: int) -> Verdict | Raised | None:
+    def _tried_here(self, trial: int, seed: int) -> Verdict | Raised | None:
+        torch.manual_seed(seed)
         try:
             return self.exercise.trials[trial](remote_routine(self.asked))
         except RemoteError as error:
             return Raised(error.told)
 
-    def _tried_there(self, code: bytes) -> Verdict | Raised | None:
-        came = self.asked.ask_code({"ask": "try"}, code)
+    def _tried_there(self, code: bytes, seed: int) -> Verdict | Raised | None:
+        came = self.asked.ask_code({"ask": "try", "seed": seed}, code)
         if (problem := raised(came)) is not None or "status" not in came.said:
             return problem
         because = _SAID.get(str(came.said["status"]))

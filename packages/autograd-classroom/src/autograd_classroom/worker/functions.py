@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from autograd_doctor.extension import as_given, collect_evidence
 from autograd_doctor.repair_search import Question, edited, run_edits
-from torch import Tensor
 from torch.autograd import Function
 
 from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.protocol.wire import pack
-from autograd_classroom.worker.values import kind, raised, returned, too_many
+from autograd_classroom.worker.values import raised, returned, too_many, travels
 from autograd_course.calls import takes_ctx
-from autograd_course.execution import Raised, gradients, run_backward, run_check, run_forward
+from autograd_course.execution import (
+    Computed,
+    Raised,
+    gradients,
+    run_backward,
+    run_check,
+    run_forward,
+)
 from autograd_course.submitted import forward_takes, lacking_method
 
 Inputs = tuple[Any, ...]
@@ -67,8 +74,8 @@ def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _sent(values: Inputs | None) -> Inputs | None:
-    """Replace all values except dense tensors with ``None``, because they cannot be sent."""
-    return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
+    """Replace all values that cannot be sent with ``None``."""
+    return values and tuple(value if travels(value) else None for value in values)
 
 
 def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
@@ -77,10 +84,14 @@ def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 def _check(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
     """Run one of the judge's experiments, which can observe more than the returned values."""
+    torch.manual_seed(said["seed"])
     found = run_check(opened(said["parcel"]), answer, inputs)
-    return (
-        raised(found) if isinstance(found, Raised) else Frame({"found": found and found.to_dict()})
-    )
+    if isinstance(found, Raised):
+        return raised(found)
+    if isinstance(found, Computed):
+        parts = found.inputs, found.outputs, found.sent, found.gradients
+        return Frame({"computed": True}, pack(tuple(map(_sent, parts))))
+    return Frame({"found": found and found.to_dict()})
 
 
 ANSWERS: Mapping[str, Callable[[Answer, dict[str, Any], Inputs], Frame]] = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.parcel import opened
 from autograd_classroom.worker.values import raised, returned
@@ -28,6 +30,7 @@ def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
 
 def _tried(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
     """Run one of the judge's experiments, which can observe more than the returned values."""
+    torch.manual_seed(said["seed"])
     try:
         came = opened(said["parcel"])(answer)
     except (Exception, SystemExit) as error:

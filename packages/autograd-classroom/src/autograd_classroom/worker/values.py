@@ -128,19 +128,20 @@ def returned(values: tuple[Any, ...]) -> Frame:
     if len(values) > MOST:
         what = f"it returns {len(values):,} values, far more than the exercise asks for."
         return Frame({"unfit": what})
-    stays = {str(place): _named(value) for place, value in enumerate(values) if not _travels(value)}
+    stays = {str(place): _named(value) for place, value in enumerate(values) if not travels(value)}
     sent = tuple(None if str(place) in stays else value for place, value in enumerate(values))
     return Frame({"types": stays}, pack(sent))
 
 
-def _travels(value: Any, depth: int = _DEPTH) -> bool:
+def travels(value: Any, depth: int = _DEPTH) -> bool:
+    """Return whether a value can be sent."""
     if isinstance(value, Tensor):
         return not kind(value)
     if isinstance(value, dict):
         value = [*value.keys(), *value.values()]
     if isinstance(value, tuple | list):
         inside = depth > 0 and len(value) <= MOST
-        return inside and all(_travels(item, depth - 1) for item in value)
+        return inside and all(travels(item, depth - 1) for item in value)
     return isinstance(value, _PLAIN_VALUES)
 
 
