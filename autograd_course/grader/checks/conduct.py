@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, wraps
-from types import FunctionType, GeneratorType, MethodType, ModuleType
+from types import FrameType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from torch.autograd import Function
 
 from autograd_course.calls import as_tuple, is_float, takes_ctx
 from autograd_course.engine import run_backward
+from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
-from autograd_course.grader.checks.calling import applied, backward, found, node
+from autograd_course.grader.checks.calling import Followed, applied, found, node
 from autograd_course.grader.exercise import Check
 
 A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
@@ -47,7 +49,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
                 f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
                 "notice if it is changed in place, and does not free it after `backward`."
             )
-        elif any(_numbers(each) in sizes and _is_data(each) for each in held):
+        elif any(_is_data(each, sizes) for each in held):
             message = (
                 f"`ctx.{name}` holds the numbers of a tensor in another kind of object. PyTorch "
                 "does not count them as saved for `backward` and does not free them afterwards."
@@ -65,10 +67,15 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``ctx`` does not hold a list or an array in place of a saved tensor."""
+    """Require that ``ctx`` does not hold a list, an array or bytes in place of a saved tensor."""
     _, outputs = applied(function, inputs)
-    for name, value in getattr(node(outputs), "__dict__", {}).items():
-        if (count := sum(map(_numbers, _held(value)))) > A_FEW:
+    return copy_on_ctx(node(outputs))
+
+
+def copy_on_ctx(ctx: Any, at_most: int = A_FEW) -> Finding | None:
+    """Return a finding if an attribute holds too many numbers outside of any tensor."""
+    for name, value in getattr(ctx, "__dict__", {}).items():
+        if (count := sum(map(_numbers, _held(value)))) > at_most:
             return found(
                 "oversaved",
                 f"`ctx.{name}` holds {count} numbers outside of any tensor. Like a saved tensor, "
@@ -81,7 +88,7 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """Yield the tensors, arrays and lists of numbers that an attribute of ctx contains.
+    """Yield the tensors, arrays, bytes and lists of numbers that an attribute of ctx contains.
 
     The search skips modules and classes, because their parameters are not stored for this call.
     """
@@ -96,7 +103,7 @@ def _held(value: Any) -> Iterator[Any]:
         if isinstance(thing, (Tensor, np.ndarray, array)) or _numbers(thing):
             yield thing
         elif isinstance(thing, Mapping):
-            queue += thing.values()
+            queue += (*thing.values(), *(key for key in thing if not isinstance(key, str)))
         elif isinstance(thing, (list, tuple, set, frozenset, deque)):
             queue += thing
         elif isinstance(thing, partial):
@@ -125,22 +132,41 @@ def _slots(thing: Any) -> Iterator[Any]:
                 yield getattr(thing, name)
 
 
-def _is_data(numbers: Any) -> bool:
-    """Return whether an array can hold more than a shape. Even two floats count as data."""
-    if not isinstance(numbers, (np.ndarray, array)):
+def _is_data(held: Any, sizes: set[int]) -> bool:
+    """Return whether an object holds more than a shape or a word. Two floats are already data.
+
+    ``sizes`` holds the sizes of the inputs and outputs. An array of another size is not a copy.
+    """
+    count = _numbers(held)
+    if isinstance(held, (*_BYTES, str, int)):
+        return count > A_FEW
+    if not isinstance(held, (np.ndarray, array)) or count not in sizes:
         return False
-    floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
-    return _numbers(numbers) > (1 if floats else A_FEW)
+    floats = isinstance(held, np.ndarray) and held.dtype.kind in "fc"
+    return count > (1 if floats else A_FEW)
+
+
+_BYTES = bytes, bytearray, memoryview
 
 
 def _numbers(value: Any) -> int:
-    """Count the numbers in an array, or in nested lists of numbers. Other objects count as 0."""
+    """Count the numbers in an array, in nested lists of numbers, in bytes or in a text.
+
+    Each byte can be a number. A text counts as one number for 4 characters, and an integer as one
+    for 4 bytes, so a word and a seed stay small. Other objects count as 0.
+    """
     if isinstance(value, (np.ndarray, array)):
         return int(np.size(value))
+    if isinstance(value, _BYTES):
+        return memoryview(value).nbytes
+    if isinstance(value, str):
+        return -(-len(value) // 4)
+    if isinstance(value, int):
+        return max(1, -(-value.bit_length() // 32))
     if isinstance(value, (list, tuple, set, frozenset)):
         counts = [0 if isinstance(item, (np.ndarray, array)) else _numbers(item) for item in value]
         return sum(counts) if all(counts) else 0
-    return isinstance(value, (bool, int, float))
+    return isinstance(value, (float, complex, np.generic))
 
 
 def no_gradient_through(position: int, name: str) -> Check:
@@ -265,14 +291,16 @@ def without(*operations: str, use: str) -> Check:
 
     The check watches the operations that PyTorch runs, so an alias of a built-in function cannot
     evade it. ``operations`` are PyTorch's own names for operations in forward and backward, such as
-    ``gelu``. ``use`` describes the code that should replace them.
+    ``gelu``. A function of NumPy or SciPy with one of these names counts too, unless it is written
+    in C. ``use`` describes the code that should replace them.
     """
 
-    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        with OperationRecorder() as recording:
-            _, outputs = applied(function, inputs)
-            backward(outputs)
-        for name in recording.names:
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
+        followed = Followed(function.apply, inputs)
+        with OperationRecorder() as recording, _library_calls() as called:
+            followed(*differentiable(inputs))
+            followed.backward()
+        for name in (*recording.names, *called):
             if name in operations:
                 return found(
                     "unneeded-function",
@@ -280,9 +308,27 @@ def without(*operations: str, use: str) -> Check:
                     {"operation": name},
                     f"Use {use}.",
                 )
-        return None
+        return followed.computed()
 
     return check
+
+
+@contextmanager
+def _library_calls() -> Iterator[list[str]]:
+    """Record the names of the Python functions of NumPy and SciPy that run in a ``with`` block."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        library = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if event == "call" and library in ("numpy", "scipy"):
+            called.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(before)
 
 
 # Nearly every Function in the course must pass these checks.

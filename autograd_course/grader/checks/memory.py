@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from autograd_doctor import Finding
 from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
+from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.execution import differentiable
-from autograd_course.grader.checks.calling import applied, found, node, storage
+from autograd_course.execution import Computed, differentiable
+from autograd_course.grader.checks.calling import Followed, applied, found, node, storage
+from autograd_course.grader.checks.conduct import A_FEW, copy_on_ctx, no_copy_on_ctx
 from autograd_course.grader.exercise import Check
 
 LISTED = 6  # a message lists at most this many tensors of one kind
@@ -33,7 +35,7 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
             "Write the derivative as a function of the output y. Then save y itself, the same "
             "tensor object that `forward` returns.",
         )
-    return None
+    return no_copy_on_ctx(function, inputs)
 
 
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
@@ -41,14 +43,20 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
     ``told`` describes the budget in words. The check adds up the storages that stay in memory until
-    backward: those of saved tensors and of attributes of ``ctx``. It counts each storage once.
+    backward: those of saved tensors and of attributes of ``ctx``. It counts each storage once. An
+    attribute with as many numbers as a tensor counts too, even if it holds them as bytes or a list.
     """
 
-    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        kept = kept_tensors(function, *differentiable(inputs))
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
+        followed = Followed(function.apply, inputs)
+        kept = kept_tensors(followed, *differentiable(inputs))
         total, allowed = sum(item.bytes for item in kept), budget(*inputs)
         if total <= allowed:
-            return None
+            smallest = min(it.numel() for it in inputs if isinstance(it, Tensor))
+            if copy := copy_on_ctx(followed.ctx, at_most=max(A_FEW, smallest - 1)):
+                return copy
+            followed.backward()
+            return followed.computed()
         largest = kept[0]
         return found(
             "oversaved",
@@ -98,11 +106,14 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
     count the inputs. With ``backward=False``, the check runs only forward.
     """
 
-    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-        peak = peak_bytes(function, *differentiable(inputs), backward=backward)
+    def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
+        followed = Followed(function.apply, inputs)
+        peak = peak_bytes(followed, *differentiable(inputs), backward=backward)
         allowed = budget(*inputs)
         if peak <= allowed:
-            return None
+            if not backward:
+                followed.backward()
+            return followed.computed(of_ones=backward)
         passes = "`forward` and `backward` need" if backward else "`forward` needs"
         return found(
             "oversaved",
