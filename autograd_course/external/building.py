@@ -187,6 +187,11 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
     return getattr(torch.ops, key)
 
 
+def is_built(operation: Any) -> bool:
+    """Return whether :func:`build` has loaded an operation."""
+    return getattr(operation, "namespace", "") in _loaded
+
+
 def _as_file(source: str | Path) -> tuple[str, str]:
     """Return the file name and the text of a source."""
     if isinstance(source, Path):

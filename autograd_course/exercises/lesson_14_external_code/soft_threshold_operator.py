@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor.memory import DispatchMode
 from torch import Tensor
 
 from autograd_course.exercises.lesson_14_external_code._soft_threshold import (
@@ -23,8 +24,9 @@ from autograd_course.exercises.lesson_14_external_code._soft_threshold import (
     soft_threshold,
 )
 from autograd_course.external import compiler_missing
+from autograd_course.external.building import is_built
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import around
+from autograd_course.grader.sampling import around, generator
 from autograd_course.grader.verdict import Verdict, wrong
 
 
@@ -39,8 +41,8 @@ def hard(x: Tensor, threshold: float) -> Tensor:
 
 
 def example() -> Tensor:
-    """Return twelve numbers: some below -0.5, some above 0.5, and some in between."""
-    return torch.arange(-6, 6, dtype=torch.float64).add(0.25).div(4).reshape(3, 4)
+    """Return twelve random numbers on both sides of -0.5 and 0.5."""
+    return around(generator(), (-0.5, 0.5), 3, 4)
 
 
 def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
@@ -106,12 +108,43 @@ def refuses_integers(routine: Callable[..., Any]) -> Verdict | None:
 def leaves_x_alone(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the operator does not write into its input."""
     x = example()
-    routine(x, 0.5)
-    if torch.equal(x, example()):
+    given = x.clone()
+    routine(given, 0.5)
+    if torch.equal(given, x):
         return None
     return wrong(
         "the result is right, but the operator changes x: it writes into the memory of its input, "
         "and its schema promises not to. Write into a new tensor, torch::stable::empty_like(x)."
+    )
+
+
+class Built(DispatchMode):
+    """In a ``with`` block, record the results of the operators that ``build`` has loaded."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.results: list[Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation. If it is an operator in C++, record its result."""
+        result = func(*args, **(kwargs or {}))
+        if is_built(func) and isinstance(result, Tensor):
+            self.results.append(result.clone())
+        return result
+
+
+def is_in_cpp(routine: Callable[..., Any]) -> Verdict | None:
+    """Check that an operator in C++ computes the result."""
+    with Built() as built:
+        y = routine(example(), 0.5)
+    numbers = [each.flatten().sort().values for each in (y, *built.results)]
+    if any(torch.equal(numbers[0], each) for each in numbers[1:]):
+        return None
+    return wrong(
+        "the result is right, but no operator in C++ computes it. Write the loop in the text that "
+        "source() returns, and return the result of build(source()).soft_threshold(x, threshold)."
     )
 
 
@@ -157,7 +190,7 @@ EXERCISE = RoutineExercise(
             lambda x, t: x - t
         ),
     },
-    trials=(leaves_x_alone, reads_any_layout, takes_float32, refuses_integers),
+    trials=(leaves_x_alone, reads_any_layout, takes_float32, refuses_integers, is_in_cpp),
     rtol=1e-12,
     atol=1e-12,
     seconds=SECONDS,

@@ -11,11 +11,12 @@ from torch import Tensor
 from autograd_course.digits import HELD_OUT, Digits, split_digits
 from autograd_course.grader.exercise import Trial
 from autograd_course.grader.trials.optimizing import Training, watched
-from autograd_course.grader.trials.products import weights_used
+from autograd_course.grader.trials.products import WithoutProducts, weights_used
 from autograd_course.grader.verdict import Verdict, wrong
 
 digits = split_digits  # an older version of lesson 15 imports this name
 Net = Callable[[Tensor], Any]
+GUESSING = 0.3  # a constant guess gets about 10% right
 
 
 def learns_binary_digits(asked: float) -> Trial:
@@ -27,6 +28,7 @@ def learns_binary_digits(asked: float) -> Trial:
 
     def trial(train: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
         shown, held_out = split_digits()
+        torch.manual_seed(0)  # the training gives the same net in every run
         with watched() as training:
             net = train(*shown)
         if isinstance(net, torch.nn.Module):
@@ -35,6 +37,7 @@ def learns_binary_digits(asked: float) -> Trial:
             _not_a_net(net, held_out.images)
             or _not_binary(net, held_out.images)
             or _not_learned(_accuracy(net, held_out), asked, training)
+            or _not_by_products(net, held_out)
         )
 
     return trial
@@ -80,6 +83,18 @@ def _not_binary(net: Net, images: Tensor) -> Verdict | None:
     return None
 
 
+def _not_by_products(net: Net, held_out: Digits) -> Verdict | None:
+    """Check that the net recognizes digits by its products. Without them, it can only guess."""
+    with WithoutProducts():
+        accuracy = _accuracy(net, held_out)
+    if accuracy <= GUESSING:
+        return None
+    return wrong(
+        f"if all products with weights return zeros, the net still gets {accuracy:.0%} of "
+        f"{HELD_OUT} held-out digits right. So the binary weights do not recognize the digits."
+    )
+
+
 def _accuracy(net: Net, held_out: Digits) -> float:
     with torch.no_grad():
         guesses = net(held_out.images).argmax(-1)
@@ -94,8 +109,13 @@ def _not_learned(accuracy: float, asked: float, training: Training) -> Verdict |
             f"{_shapes(untaught)} was always zero. What does your backward do with grad_output? "
             "Does autograd connect the weights to the loss?"
         )
-    if accuracy >= asked:
+    if accuracy >= asked and training.passes:
         return None
+    if accuracy >= asked:
+        return wrong(
+            f"{reached}, but the grader saw no backward pass, so the weights were not learned. "
+            "Train the latent weights with the gradient of a loss."
+        )
     return wrong(f"{reached}; this exercise asks for {asked:.0%}. {_why(training)}")
 
 

@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_post_hook as after_each_step
 from torch.optim.optimizer import register_optimizer_step_pre_hook as before_each_step
 
+_ENGINE = "_engine_run_backward"  # all backward passes of ``torch.autograd`` call this function
+
 
 @dataclass
 class Watched:
@@ -31,9 +33,10 @@ class Watched:
 
 @dataclass
 class Training:
-    """A training run: the number of steps, and a record for each weight matrix."""
+    """A training run: its steps and backward passes, and a record for each weight matrix."""
 
     steps: int = 0
+    passes: int = 0
     weights: dict[int, Watched] = field(default_factory=dict)
 
     def untaught(self) -> list[Tensor]:
@@ -57,7 +60,7 @@ class Training:
 
 @contextmanager
 def watched() -> Iterator[Training]:
-    """Watch every step that an optimizer from ``torch.optim`` takes in a ``with`` block."""
+    """Watch the backward passes and the steps of PyTorch's optimizers in a ``with`` block."""
     training = Training()
 
     def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -67,9 +70,17 @@ def watched() -> Iterator[Training]:
         training.steps += 1
         training.look(optimizer)
 
+    run_backward = getattr(torch.autograd, _ENGINE)
+
+    def counted(*args: Any, **options: Any) -> Any:
+        training.passes += 1
+        return run_backward(*args, **options)
+
     handles = before_each_step(before), after_each_step(after)
+    setattr(torch.autograd, _ENGINE, counted)
     try:
         yield training
     finally:
+        setattr(torch.autograd, _ENGINE, run_backward)
         for handle in handles:
             handle.remove()

