@@ -19,7 +19,8 @@ from torch import Tensor
 
 from autograd_course.exercises.lesson_06_double_backward._arguments import ask_for_no_gradient
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
+from autograd_course.grader.trials.measured import far_result
 from autograd_course.grader.verdict import Verdict, wrong
 
 
@@ -169,9 +170,8 @@ def critic(rng: torch.Generator, *shape: int, column: bool = False) -> tuple[Any
     return score, x
 
 
-def critic_net() -> torch.nn.Module:
-    """Return a small critic with fixed weights, without changing the global random state."""
-    rng = torch.Generator().manual_seed(1)
+def critic_net(rng: torch.Generator) -> torch.nn.Module:
+    """Return a small critic with random weights."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
     net = net.double().cpu()
     for parameter in net.parameters():
@@ -179,25 +179,36 @@ def critic_net() -> torch.nn.Module:
     return net
 
 
-def samples() -> Tensor:
-    """Return a fixed batch of samples for ``critic_net``."""
-    return normal(torch.Generator().manual_seed(2), 5, 3)
+def samples(rng: torch.Generator) -> Tensor:
+    """Return a random batch of samples for ``critic_net``."""
+    return normal(rng, 5, 3)
+
+
+def _far_penalty(came: Any, net: torch.nn.Module, x: Tensor) -> Verdict | None:
+    """Compare a penalty with the one from finite differences of the critic."""
+    step = 1e-5 * torch.eye(x.shape[1], dtype=x.dtype)[:, None]
+    with torch.no_grad():
+        slopes = (net(x + step) - net(x - step))[..., 0] / 2e-5
+    right = (slopes.norm(dim=0) - 1).square().mean()
+    return far_result(torch.as_tensor(came).detach(), right, f"for {len(x)} rows,")
 
 
 def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the caller's samples still do not require grad after the call."""
-    x = samples()
-    routine(critic_net(), x)
-    return ask_for_no_gradient(x)
+    rng = generator()
+    net, x = critic_net(rng), samples(rng)
+    came = routine(net, x)
+    return ask_for_no_gradient(x) or _far_penalty(came, net, x)
 
 
 def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
     """Check that computing the penalty does not change the ``.grad`` of any parameter."""
-    net = critic_net()
-    routine(net, samples())
+    rng = generator()
+    net, x = critic_net(rng), samples(rng)
+    came = routine(net, x)
     filled = [name for name, parameter in net.named_parameters() if parameter.grad is not None]
     if not filled:
-        return None
+        return _far_penalty(came, net, x)
     return wrong(
         f"right, but your function has filled the .grad of the critic's {filled[0]}. .backward() "
         "adds to the .grad of every leaf. torch.autograd.grad returns the gradient that you ask "
@@ -207,8 +218,9 @@ def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
     """Compare the gradients of the parameters to finite differences of the penalty."""
-    net = critic_net()
-    penalty = routine(net, samples())
+    rng = generator()
+    net, x = critic_net(rng), samples(rng)
+    penalty = routine(net, x)
     if not isinstance(penalty, Tensor):
         return wrong(
             "the value is right, but it is a Python number, so it has no graph, and the critic's "
@@ -220,9 +232,11 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
             "from it. Which argument makes autograd record how the gradient was computed? If you "
             "pass it, look for detach, .data or no_grad after it."
         )
+    if verdict := _far_penalty(penalty, net, x):
+        return verdict
     penalty.backward()
     for name, parameter in net.named_parameters():
-        expected = _slope(routine, net, parameter)
+        expected = _slope(routine, net, x, parameter)
         came = 0.0 if parameter.grad is None else float(parameter.grad.sum())
         if abs(came - expected) > 1e-5 * max(1.0, abs(expected)):
             return wrong(
@@ -233,12 +247,14 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
     return None
 
 
-def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
+def _slope(
+    routine: Callable[..., Any], net: torch.nn.Module, x: Tensor, parameter: Tensor
+) -> float:
     """Return the slope of the penalty in the direction in which all elements grow equally."""
     values, step = [], 1e-5
     for offset in (step, -2 * step, step):  # up, down past the start, and back
         parameter.data += offset
-        values.append(float(routine(net, samples()).detach()))
+        values.append(float(routine(net, x).detach()))
     return (values[0] - values[1]) / (2 * step)
 
 

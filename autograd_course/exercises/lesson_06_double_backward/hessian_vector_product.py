@@ -22,7 +22,8 @@ from torch import Tensor
 
 from autograd_course.exercises.lesson_06_double_backward._arguments import ask_for_no_gradient
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
+from autograd_course.grader.trials.measured import far_result
 from autograd_course.grader.verdict import Verdict, wrong
 
 Tensors = tuple[Tensor, ...]
@@ -152,9 +153,19 @@ def valley(x: Tensor) -> Tensor:
     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
+def gradient_of_valley(x: Tensor) -> Tensor:
+    """Return the gradient of :func:`valley`."""
+    gradient, apart = torch.zeros_like(x), x[1:] - x[:-1] ** 2
+    gradient[1:] += 200 * apart
+    gradient[:-1] += -400 * x[:-1] * apart - 2 * (1 - x[:-1])
+    return gradient
+
+
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine never builds a 100 × 100 Hessian, whole or row by row."""
-    small, watch = _watched(routine, FEW), _watched(routine, SIZE)
+    small, watch = Largest(), Largest()
+    if verdict := _watched(routine, FEW, small) or _watched(routine, SIZE, watch):
+        return verdict
     if watch.elements >= SIZE * SIZE:
         return wrong(
             f"right, but for {SIZE} inputs your function builds a tensor of {watch.elements:,} "
@@ -170,25 +181,33 @@ def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
     return None
 
 
-def _watched(routine: Callable[..., Any], size: int) -> Largest:
-    rng = torch.Generator().manual_seed(0)
-    watch = Largest()
+def _watched(routine: Callable[..., Any], size: int, watch: Largest) -> Verdict | None:
+    rng = generator()
+    x, vector = normal(rng, size), normal(rng, size)
     with watch:
-        routine(valley, (normal(rng, size),), (normal(rng, size),))
-    return watch
+        came = routine(valley, (x,), (vector,))
+    return _far_product(came, x, vector)
+
+
+def _far_product(came: Any, x: Tensor, vector: Tensor) -> Verdict | None:
+    """Compare the product for ``valley`` with a finite difference of its gradient."""
+    step = 1e-4
+    up, down = (gradient_of_valley(x + by * vector) for by in (step, -step))
+    product = came[0] if isinstance(came, tuple) and len(came) == 1 else None
+    return far_result(product, (up - down) / (2 * step), f"for {len(x)} inputs")
 
 
 def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the caller's tensors still do not require grad after the call."""
-    rng = torch.Generator().manual_seed(4)
+    rng = generator()
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
-    routine(valley, (x,), (vector,))
-    return ask_for_no_gradient(x, vector)
+    came = routine(valley, (x,), (vector,))
+    return ask_for_no_gradient(x, vector) or _far_product(came, x, vector)
 
 
 def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine evaluates ``f`` only at the inputs and uses no finite differences."""
-    rng = torch.Generator().manual_seed(3)
+    rng = generator()
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     seen: list[bool] = []
 
@@ -197,9 +216,9 @@ def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
             seen.append(bool((at == x).all()))
         return valley(at)
 
-    routine(watched, (x.clone(),), (vector,))
+    came = routine(watched, (x.clone(),), (vector,))
     if all(seen):
-        return None
+        return _far_product(came, x, vector)
     return wrong(
         "right up to rounding, but your function also evaluates f next to the inputs. Finite "
         "differences lose digits, and more of them where f is strongly curved. Differentiate the "

@@ -19,7 +19,10 @@ from autograd_doctor.memory import kept_bytes
 from torch import Tensor, nn
 
 from autograd_course.errors import first_line
+from autograd_course.grader.checks.calling import Followed
 from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import generator, normal
+from autograd_course.grader.trials.measured import far_result
 from autograd_course.grader.verdict import Verdict, wrong
 
 
@@ -43,9 +46,8 @@ def block_with(dropout: float, width: int = 6) -> nn.Module:
 
 
 def batch(width: int = 6) -> Tensor:
-    """Return a fixed batch of inputs for a block."""
-    rng = torch.Generator().manual_seed(1)
-    return torch.randn(4, width, generator=rng, dtype=torch.float64).requires_grad_()
+    """Return a random batch of inputs for a block."""
+    return normal(generator(), 4, width).requires_grad_()
 
 
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
@@ -105,20 +107,32 @@ def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
 def keeps_the_input_only(routine: Routine) -> Verdict | None:
     """Check that the routine saves only the input and the parameters for backward."""
     block, x = block_with(0.5), batch()
-    kept = kept_bytes(lambda x: routine(block, x), x)
+    followed = Followed(lambda x: _seeded(routine, block, x), (x,))
+    kept = kept_bytes(followed, x)
     if kept:
         return wrong(
             f"{kept:,} bytes are saved for backward besides the input and the parameters. Backward "
             "recomputes the intermediate results, so do not save them."
         )
-    return None
+    followed.backward()
+    came = followed.computed()
+    y = _seeded(nn.Module.__call__, block, x)
+    (right,) = torch.autograd.grad(y, x, came.sent)
+    where = "in the call in which the grader counts the saved bytes,"
+    return far_result(came.outputs[0], y, where) or far_result(came.gradients[0], right, where)
+
+
+def _seeded(routine: Routine, block: nn.Module, x: Tensor) -> Tensor:
+    torch.manual_seed(SEED)
+    return routine(block, x)
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
     """Check that forward saves the input and the parameters with save_for_backward, not on ctx."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
-    node: Any = routine(block, x).grad_fn
+    y = routine(block, x)
+    node: Any = y.grad_fn
     for name, value in vars(node).items():
         held = value if isinstance(value, (list, tuple)) else [value]
         if known & {id(tensor) for tensor in held}:
@@ -127,7 +141,8 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
                 "PyTorch does not notice if they are changed in place, and does not free them "
                 "after backward. Pass them to ctx.save_for_backward."
             )
-    return None
+    (came,), (right,) = (torch.autograd.grad(out.square().sum(), x) for out in (y, block(x)))
+    return far_result(came, right, "in one more call,")
 
 
 def ignoring_the_caller(block: nn.Module, x: Tensor) -> list[Tensor | None]:
@@ -185,7 +200,7 @@ def before(draws: int, *, after_block: bool) -> Callable[[nn.Module], None]:
         torch.manual_seed(SEED)
         torch.rand(5)
         if after_block:
-            block_with(0.5)(batch())
+            block_with(0.5)(torch.zeros(4, 6, dtype=torch.float64))  # draws as many numbers
         torch.rand(draws)
 
     return set_state
@@ -293,9 +308,9 @@ EXERCISE = RoutineExercise(
     trials=(
         is_a_function,
         gradients_arrive,
+        draws_the_same_mask,
         keeps_the_input_only,
         saves_its_tensors,
-        draws_the_same_mask,
         works_in_part,
     ),
 )

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from autograd_doctor.extension import OperationRecorder
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
     BUILT_IN,
@@ -26,7 +27,8 @@ from autograd_course.exercises.lesson_08_attention_challenge._forward_mistakes i
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn, holes
 from autograd_course.exercises.lesson_08_attention_challenge._references import attend
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
+from autograd_course.grader.trials.measured import far_result
 from autograd_course.grader.verdict import Verdict, wrong
 
 
@@ -50,35 +52,40 @@ def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ..
 
 def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not call PyTorch's own attention."""
+    given = rows(generator(), 1, 2)
+    right = scaled_dot_product_attention(*given)
     with OperationRecorder() as recording:
-        routine(*rows(1, 2))
+        came = routine(*given)
     if any(name in BUILT_IN for name in recording.names):
         return wrong(
             "right, but PyTorch's own scaled_dot_product_attention does the work. Compute the "
             "scores, their softmax and the product yourself, with matrix products, exp and sums."
         )
-    return None
+    return far_result(came, right, f"for {LONG} queries,")
 
 
 def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not change the caller's tensors."""
-    given, mask = rows(), torch.ones(LONG, LONG, dtype=torch.bool).tril()
+    given, mask = rows(generator()), torch.ones(LONG, LONG, dtype=torch.bool).tril()
     before = [x.clone() for x in (*given, mask)]
-    routine(*given, mask)
+    right = scaled_dot_product_attention(*given, attn_mask=mask)
+    came = routine(*given, mask)
     for name, x, was in zip(("q", "k", "v", "mask"), (*given, mask), before, strict=True):
         if not torch.equal(x, was):
             return wrong(
                 f"right, but {name} has other values after the call. An in-place operation changes "
                 "the caller's tensor. Compute a new tensor instead."
             )
-    return None
+    return far_result(came, right, f"for a causal mask of {LONG} queries,")
 
 
 def stays_in_range(routine: Callable[..., Any]) -> Verdict | None:
     """Check that float32 outputs stay finite when the scores are in the hundreds."""
-    q, k, v = (30 * x.float() for x in rows())
-    if bool(routine(q, k, v).isfinite().all()):
-        return None
+    given = tuple(30 * x.float() for x in rows(generator()))
+    came = routine(*given)
+    if bool(came.isfinite().all()):
+        q, k, v = (x.double() for x in given)
+        return far_result(came, scaled_dot_product_attention(q, k, v), "in float32,")
     return wrong(
         "right in float64. But in float32 exp overflows above 88, and here some scores are in the "
         "hundreds. Which number can you subtract from all scores of a row without changing its "

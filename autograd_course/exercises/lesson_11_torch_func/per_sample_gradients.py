@@ -21,7 +21,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from autograd_course.functions import SmoothMaximum
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
+from autograd_course.grader.trials.measured import far_result
 from autograd_course.grader.verdict import Verdict, wrong
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -184,10 +185,11 @@ SAMPLES = 30
 
 def runs_once(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine calls the model once for the whole batch and fills no ``.grad``."""
-    model, loss, x, y = layers(torch.Generator().manual_seed(0), SAMPLES)
+    rng = generator()
+    model, loss, x, y = layers(rng, SAMPLES)
     calls: list[int] = []
     model.register_forward_hook(lambda *_: calls.append(1))
-    routine(model, loss, x, y)
+    came = routine(model, loss, x, y)
     if len(calls) != 1:
         return wrong(
             f"right, but for {SAMPLES} samples, the model is called {len(calls)} times. Write the "
@@ -198,7 +200,24 @@ def runs_once(routine: Callable[..., Any]) -> Verdict | None:
         return wrong(
             f"right, but your function changes .grad of {filled_in[0]}. Return gradients instead."
         )
-    return None
+    # The gradient of a weighted sum of the losses is the weighted sum of the gradients.
+    weights = normal(rng, SAMPLES)
+    total = (weights * (model(x) - y).square().mean(1)).sum()
+    right = torch.autograd.grad(total, list(model.parameters()))
+    came = came if isinstance(came, tuple) and len(came) == len(right) else (None,) * len(right)
+    sums = [_weighted(each, weights) for each in came]
+    verdicts = (
+        far_result(*pair, f"for {SAMPLES} samples") for pair in zip(sums, right, strict=True)
+    )
+    return next(filter(None, verdicts), None)
+
+
+def _weighted(gradients: Any, weights: Tensor) -> Tensor | None:
+    """Return the weighted sum over the samples, or ``None`` if dim 0 does not hold the samples."""
+    if not isinstance(gradients, Tensor) or gradients.shape[:1] != weights.shape:
+        return None
+    total: Tensor = torch.tensordot(weights, gradients, 1)
+    return total
 
 
 EXERCISE = RoutineExercise(

@@ -17,11 +17,10 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.calls import is_float
 from autograd_course.exercises.lesson_11_torch_func._rule_mistakes import rule_mistake
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
 
 
 def solve(a: Tensor, b: Tensor) -> Tensor:
@@ -48,12 +47,13 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
         calls += 1
         return forward(*args)
 
-    stacked = [v.expand(SAMPLES, *v.shape).clone() if is_float(v) else v for v in inputs]
-    dims = tuple(0 if is_float(v) else None for v in inputs)
+    rng = generator()
+    stacked = [v + 0.1 * normal(rng, SAMPLES, *v.shape) for v in inputs]
+    dims = (0,) * len(inputs)
     with patch.object(function, "forward", staticmethod(counted)):
-        torch.func.vmap(function.apply, dims)(*stacked)
+        solutions: Any = torch.func.vmap(function.apply, dims)(*stacked)
     if calls == 1:
-        return None
+        return _unsolved(solutions, *stacked)
     if calls == 0:
         return found(
             "wrong-vmap",
@@ -69,6 +69,17 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
         {"samples": SAMPLES, "calls": calls},
         "The kernel accepts leading dims. Move the batch dim of every argument to the front and "
         "call `apply` once.",
+    )
+
+
+def _unsolved(solutions: Tensor, a: Tensor, b: Tensor) -> Finding | None:
+    if solutions.shape == b.shape and torch.allclose((a @ solutions[..., None])[..., 0], b):
+        return None
+    return found(
+        "wrong-vmap",
+        f"For {SAMPLES} samples, the results of `vmap` do not solve the systems.",
+        {"samples": SAMPLES},
+        "Which step of your rule depends on the number of samples?",
     )
 
 

@@ -28,7 +28,7 @@ from autograd_course.errors import first_line
 from autograd_course.execution import is_unfinished, said, unfinished_part
 from autograd_course.grader.compiling import compile_whole, silence
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 
@@ -60,7 +60,7 @@ NO_FAKE = (
 
 
 def _example() -> tuple[Tensor, int]:
-    x, width = series(torch.Generator().manual_seed(0), 3, 2, 6)
+    x, width = series(generator(), 3, 2, 6)
     return x.requires_grad_(), width
 
 
@@ -145,9 +145,9 @@ def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def _wrong_gradient(answer: Callable[..., Any], dims: str, lead: tuple[int, ...]) -> str:
-    x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
+    x, width = series(generator(), 3, *lead, 6)
     x.requires_grad_()
-    g = normal(torch.Generator().manual_seed(1), *window_sums(x, width).shape)
+    g = normal(generator(), *window_sums(x, width).shape)
     (right,) = torch.autograd.grad(window_sums(x, width), x, g)
     try:
         (came,) = torch.autograd.grad(answer(x, width), x, g)
@@ -190,7 +190,7 @@ def _of_other_shape(came: str, x: Tensor, g: Tensor, width: int) -> str:
 def fake_agrees(answer: Any) -> Verdict | None:
     """Compare the fake's results with the operator's for several numbers of leading dims."""
     for dims, lead in (("one leading dim", (2,)), *LEADING.items()):
-        x, width = series(torch.Generator().manual_seed(0), 3, *lead, 6)
+        x, width = series(generator(), 3, *lead, 6)
         with silence():
             told = _wrong_fake(answer, x, width)
         if told:

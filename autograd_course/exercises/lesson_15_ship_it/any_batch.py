@@ -9,6 +9,7 @@
    Dim("batch")},)).
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ def droppable() -> nn.Module:
 def takes_any_batch(ship: Callable[[nn.Module, Tensor], Any]) -> Verdict | None:
     """Export a net in training mode, and check the program with batches of several sizes."""
     net = droppable()
+    given = copy.deepcopy(net)
     shipped = delivered(ship(net, batch(EXAMPLE)))
     if isinstance(shipped, Verdict):
         return shipped
@@ -50,11 +52,11 @@ def takes_any_batch(ship: Callable[[nn.Module, Tensor], Any]) -> Verdict | None:
             f"the loaded program takes small batches, but it raises an error for {MANY:,} rows. "
             "Does your torch.export.Dim have a max? Leave it out."
         )
-    return _predicts(shipped) or _left_alone(net)
+    return _predicts(shipped, given) or _left_alone(net, given)
 
 
-def _predicts(shipped: nn.Module) -> Verdict | None:
-    x, right = batch(12), droppable().eval()
+def _predicts(shipped: nn.Module, given: nn.Module) -> Verdict | None:
+    x, right = batch(12), copy.deepcopy(given).eval()
     with torch.no_grad():
         once, again, expected = shipped(x), shipped(x), right(x)
     if not torch.allclose(once, again):
@@ -69,20 +71,19 @@ def _predicts(shipped: nn.Module) -> Verdict | None:
     return None
 
 
-def _left_alone(net: nn.Module) -> Verdict | None:
+def _left_alone(net: nn.Module, given: nn.Module) -> Verdict | None:
     if not net.training:
         return wrong(
             "the program is right, but the model was in training mode and now it is not. The rest "
             "of its training would run without dropout. Export a copy, or restore the mode."
         )
-    fresh = droppable()
-    if [it.training for it in net.modules()] != [it.training for it in fresh.modules()]:
+    if [it.training for it in net.modules()] != [it.training for it in given.modules()]:
         return wrong(
             "the program is right, but one layer of the model was in eval mode because it is "
             "frozen, and now it is not. model.train() changes the mode of all layers. Export a "
             "copy, or restore the mode of each module."
         )
-    theirs, ours = net.state_dict(), fresh.state_dict()
+    theirs, ours = net.state_dict(), given.state_dict()
     if any(not torch.equal(theirs[name], ours[name]) for name in ours):
         return wrong("the program is right, but your function has changed the model's weights.")
     return None

@@ -15,9 +15,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from autograd_course.exercises.lesson_15_ship_it._nets import LONGEST, batch, weighted
+from autograd_course.exercises.lesson_15_ship_it._nets import LONGEST
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.sampling import normal
+from autograd_course.grader.sampling import generator, normal
 from autograd_course.grader.trials.exporting import EXAMPLE, exported
 from autograd_course.grader.verdict import Verdict, wrong
 
@@ -135,15 +135,24 @@ def scaled(
 
 def leaves_the_weight(routine: Routine) -> Verdict | None:
     """Check that the function does not change the weight."""
-    weight = rows(torch.Generator().manual_seed(0), 3, 4)
+    weight = rows(generator(), 3, 4)
     given = weight.clone()
-    routine(given)
+    came = routine(given)
     if torch.equal(given, weight):
-        return None
+        return _not_rounded(came, weight)
     return wrong(
         "the result is right, but the function changes the weight, so the net loses its own "
         "weights. Operations whose name ends in _ write into their tensor."
     )
+
+
+def _not_rounded(came: Tensor, weight: Tensor) -> Verdict | None:
+    """Check that the result consists of whole steps, at most one step away from the weight."""
+    steps = 127.5 / weight.abs().amax(1, keepdim=True)
+    whole = (came * steps).round()
+    if (whole - weight * steps).abs().max() <= 1 and torch.allclose(came * steps, whole):
+        return None
+    return wrong("the values are right if the weight requires no gradient, but not if it does.")
 
 
 class EightBitLinear(nn.Module):
@@ -159,27 +168,30 @@ class EightBitLinear(nn.Module):
         return x @ self.routine(self.weight).T
 
 
-def trainable(routine: Routine) -> nn.Module:
-    """Return a layer in float64 whose first row has an element that rounds to 128."""
-    net = weighted(EightBitLinear(routine))
-    weight = net.get_parameter("weight")
-    weight.data[0] = torch.tensor([0.25, 127.5 / 128, -0.5, 0.125])
+def trainable(routine: Routine, weight: Tensor) -> nn.Module:
+    """Return a layer in float64 with this weight."""
+    net = EightBitLinear(routine)
+    net.weight.data = weight
     return net
 
 
 def trains(routine: Routine) -> Verdict | None:
     """Check the gradient of the weight in eager mode and after export."""
-    net = trainable(routine)
-    asked = _gradient(trainable(lambda weight: 1 * weight))
-    if said := _off(gradient := _gradient(net), asked):
+    rng = generator()
+    weight, x, g = normal(rng, 3, 4), normal(rng, EXAMPLE, 4), normal(rng, EXAMPLE, 3)
+    weight[0] = torch.tensor([0.25, 127.5 / 128, -0.5, 0.125])  # the second one rounds to 128
+    net, asked = trainable(routine, weight), g.T @ x
+    if verdict := _not_rounded(routine(net.get_parameter("weight")).detach(), weight):
+        return verdict
+    if said := _off(gradient := _gradient(net, x, g), asked):
         partly = (
             reason
             for reason, routine in PARTLY.items()
-            if torch.allclose(gradient, _gradient(trainable(routine)))
+            if torch.allclose(gradient, _gradient(trainable(routine, weight), x, g))
         )
         also = next(partly, "")
         return wrong(f"the values are right, but the gradient of the weight {said}.{also}")
-    if said := _off(_gradient(exported(net, batch(EXAMPLE))), asked):
+    if said := _off(_gradient(exported(net, x), x, g), asked):
         return wrong(
             "the gradient of the weight is right in eager mode, but after torch.export it "
             f"{said}. Export records only the operations of forward, and neither a backward nor a "
@@ -188,12 +200,10 @@ def trains(routine: Routine) -> Verdict | None:
     return None
 
 
-def _gradient(net: nn.Module) -> Tensor:
-    x = batch(EXAMPLE)
+def _gradient(net: nn.Module, x: Tensor, g: Tensor) -> Tensor:
     y, weight = net(x), net.get_parameter("weight")
     if not y.requires_grad:
         return torch.zeros_like(weight)
-    g = normal(torch.Generator().manual_seed(2), *y.shape)
     (gradient,) = torch.autograd.grad(y, weight, g, materialize_grads=True)
     return gradient
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from autograd_course.exercises.lesson_15_ship_it._nets import LONGEST, batch, weighted
 from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import generator
 from autograd_course.grader.trials.exporting import EXAMPLE, Applied, described, exported
 from autograd_course.grader.verdict import Verdict, wrong
 
@@ -68,53 +69,65 @@ class Spare(nn.Linear):
         self.spare = nn.Parameter(torch.ones(2))
 
 
-def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Module:
-    """Return a net of two linear layers with ``activation`` between them."""
-    return weighted(nn.Sequential(Spare(4, 6), Applied(activation), nn.Linear(6, 3), *last))
+Activation = Callable[[Tensor], Tensor]
 
 
-FIRST = ("0.weight", "0.bias")
+def net_of(activation: Activation, place: int, *last: nn.Module) -> nn.Module:
+    """Return a net of three linear layers, with ``activation`` in front of layer ``place``."""
+    layers: list[nn.Module] = [Spare(4, 6), nn.Linear(6, 5), nn.Linear(5, 3), *last]
+    layers.insert(place, Applied(activation))
+    return weighted(nn.Sequential(*layers))
+
+
+def before(place: int) -> set[str]:
+    """Return the names of the parameters in front of layer ``place`` that the net uses."""
+    return {f"{layer}.{kind}" for layer in range(place) for kind in ("weight", "bias")}
+
+
 SPARE = "0.spare"
 
 UNUSED = "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
 
-# Description, net in eager mode, net to export, names of the lost gradients, and advice.
-CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
+WITH_SOFTMAX = "an exported rounding Function with a softmax at the end"
+
+# Description, activation in eager mode and in the net to export, whether the layers in front of it
+# lose their gradients, and advice.
+CASES: tuple[tuple[str, Activation, Activation, bool, str], ...] = (
     (
         "a rounding Function in eager mode and its surrogate in plain autograd after export",
-        lambda: net_of(Rounding.apply),
-        lambda: net_of(detached),
-        (),
+        Rounding.apply,
+        detached,
+        False,
         "The gradients differ only in the last digits. Do you send the same g through both models, "
         "and do you compare with a tolerance?",
     ),
     (
         "an exported rounding Function",
-        lambda: net_of(Rounding.apply),
-        lambda: net_of(Rounding.apply),
-        FIRST,
+        Rounding.apply,
+        Rounding.apply,
+        True,
         "Before the rounding, the eager net gets a gradient and the exported net gets zeros.",
     ),
     (
         "an exported Function that reverses the gradient",
-        lambda: net_of(Turning.apply),
-        lambda: net_of(Turning.apply),
-        FIRST,
+        Turning.apply,
+        Turning.apply,
+        True,
         "A gradient arrives before the Function, but it has the wrong sign. Compare the values.",
     ),
     (
-        "an exported rounding Function with a softmax at the end",
-        lambda: net_of(Rounding.apply, nn.Softmax(-1)),
-        lambda: net_of(Rounding.apply, nn.Softmax(-1)),
-        FIRST,
+        WITH_SOFTMAX,
+        Rounding.apply,
+        Rounding.apply,
+        True,
         "The outputs of a softmax add up to 1, so the gradient of their sum is 0 in both nets. Use "
         "a g that is not the same for all outputs.",
     ),
     (
         "an exported program in which a layer is detached",
-        lambda: net_of(Turning.apply),
-        lambda: net_of(Tensor.detach),
-        FIRST,
+        Turning.apply,
+        Tensor.detach,
+        True,
         "Nothing arrives before the detach, so autograd.grad has no gradient for these parameters. "
         "With allow_unused=True, it returns None. If only one of the two gradients is None, it is "
         "lost.",
@@ -123,15 +136,26 @@ CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, s
 
 
 def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
-    """Run the answer on nets for which the lost gradients are known."""
-    for what, model, other, expected, word in CASES:
-        net, shipped = model(), exported(copy.deepcopy(other()), batch(EXAMPLE))
+    """Run the answer on nets for which the lost gradients are known.
+
+    The order of the nets and the place of the activation are random.
+    """
+    rng = generator()
+    first = int(torch.randint(2, (), generator=rng))
+    for number in torch.randperm(len(CASES), generator=rng).tolist():
+        what, activation, other, is_lost, word = CASES[number]
+        place = 1 + (first + number) % 2
+        last = (nn.Softmax(-1),) if what == WITH_SOFTMAX else ()
+        net, to_export = (net_of(each, place, *last) for each in (activation, other))
+        to_export.load_state_dict(net.state_dict())
+        expected = before(place) if is_lost else set()
+        shipped = exported(to_export, batch(EXAMPLE))
         names = _names(lost(net, shipped, batch(EXAMPLE)))
         if isinstance(names, Verdict):
             return names
-        if names and not expected and (told := _of_one_net(lost, model)):
+        if names - expected - {SPARE} and (told := _of_one_net(lost, net)):
             return told
-        if names != set(expected):
+        if names != expected:
             word = UNUSED if names == {SPARE, *expected} else word
             return wrong(
                 f"for {what}, your function returns {_listed(names)}, should be "
@@ -142,9 +166,8 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
     return _changed(lost)
 
 
-def _of_one_net(lost: Callable[..., Any], model: Callable[[], nn.Module]) -> Verdict | None:
+def _of_one_net(lost: Callable[..., Any], net: nn.Module) -> Verdict | None:
     """Return a verdict if the answer reports lost gradients even for two copies of the same net."""
-    net = model()
     names = _names(lost(net, copy.deepcopy(net), batch(EXAMPLE)))
     if isinstance(names, Verdict) or names <= {SPARE}:
         return None
@@ -184,7 +207,7 @@ def _filled(model: nn.Module) -> Verdict | None:
 
 def _changed(lost: Callable[..., Any]) -> Verdict | None:
     """Check that the answer does not change the ``.grad`` that parameters already have."""
-    net = net_of(Rounding.apply)
+    net = net_of(Rounding.apply, 1)
     shipped = exported(copy.deepcopy(net), batch(EXAMPLE))
     for parameter in net.parameters():
         parameter.grad = torch.ones_like(parameter)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import generator
 from autograd_course.grader.trials.exporting import described
 from autograd_course.grader.verdict import Verdict, failed, wrong
 from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_packages, run_onnx
@@ -29,7 +30,7 @@ def translate(x: Any, step: float) -> None:
 
 
 OPSET = 18
-STEPS = (1.0, 0.25)  # powers of two, so that halves of a step are exact
+STEPS = (1.0, 0.25, 0.5, 2.0)  # powers of two, so that halves of a step are exact
 
 
 def round_away(x: Tensor, step: float) -> Tensor:
@@ -81,7 +82,8 @@ SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
 def numbers(step: float) -> Tensor:
     """Return float32 numbers of both signs: multiples of ``step``, ties, and others."""
     plain = torch.tensor([0.2, 0.7, 1.3, 2.0, 3.0, 3.9, -0.2, -0.7, -1.3, -2.0, -3.0, -3.9, 0.0])
-    return step * torch.cat((plain, torch.arange(-3.5, 4.0)))
+    values = torch.cat((plain, torch.arange(-3.5, 4.0)))
+    return step * values[torch.randperm(len(values), generator=generator())]
 
 
 def is_translated(translation: Callable[..., Any]) -> Verdict | None:
@@ -90,10 +92,11 @@ def is_translated(translation: Callable[..., Any]) -> Verdict | None:
         require_packages("onnx", "onnxruntime", "onnxscript")
     except MissingExtraError as error:
         return failed(str(error))
-    for step in STEPS:
+    for step in STEPS[:2]:
         if verdict := _evaluated(translation, step):
             return verdict
-    return _in_a_file(translation)
+    last = int(torch.randint(1, len(STEPS), (), generator=generator()))
+    return _in_a_file(translation, STEPS[last])
 
 
 def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
@@ -135,13 +138,13 @@ def _compared(y: Tensor, x: Tensor, step: float) -> Verdict | None:
 class Rounded(nn.Module):
     """A model that calls the operator."""
 
-    def __init__(self, operator: Any) -> None:
+    def __init__(self, operator: Any, step: float) -> None:
         super().__init__()
-        self.operator = operator
+        self.operator, self.step = operator, step
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the result of the operator for the last entry of ``STEPS``."""
-        rounded: Tensor = self.operator(x, STEPS[-1])
+        """Return the result of the operator."""
+        rounded: Tensor = self.operator(x, self.step)
         return rounded
 
 
@@ -153,9 +156,9 @@ def operator() -> Any:
     return made
 
 
-def _in_a_file(translation: Callable[..., Any]) -> Verdict | None:
+def _in_a_file(translation: Callable[..., Any], step: float) -> Verdict | None:
     """Export the operator with the translation, check the file, and run it in ONNX Runtime."""
-    x, model = numbers(STEPS[-1]), Rounded(operator())
+    x, model = numbers(step), Rounded(operator(), step)
     table: dict[Callable[..., Any], Callable[..., Any]] = {
         torch.ops.course_grader.round_away.default: translation
     }
@@ -168,7 +171,7 @@ def _in_a_file(translation: Callable[..., Any]) -> Verdict | None:
             custom_translation_table=table,
         )
     y = run_onnx(check_onnx(file), x)
-    return _compared(y, x, STEPS[-1]) if isinstance(y, Tensor) else wrong("the file has 2 outputs.")
+    return _compared(y, x, step) if isinstance(y, Tensor) else wrong("the file has 2 outputs.")
 
 
 EXERCISE = RoutineExercise(
