@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Literal
@@ -34,6 +34,21 @@ def is_by_values(check: Check) -> bool:
 
 
 _BY_VALUES = "by_values"
+
+
+def forbid(check: Check, operations: Iterable[str]) -> Check:
+    """Record the names of the operations that a check forbids."""
+    setattr(check, _FORBIDS, frozenset(operations))
+    return check
+
+
+def forbidden_by(check: Check) -> frozenset[str]:
+    """Return the names of the operations that a check forbids."""
+    names: frozenset[str] = getattr(check, _FORBIDS, frozenset())
+    return names
+
+
+_FORBIDS = "forbids"
 
 # An answer fails if it breaks one of these rules, even if the doctor only warns. They require each
 # gradient from ``backward`` to have the dtype, device and shape of its input. They also require a

@@ -380,6 +380,23 @@ def test_code_that_the_answer_needs_is_not_left_out() -> None:
     assert [use.line for use in found.forbidden] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import numpy as np\ndef f(x): return np.logaddexp.reduce(x)", "numpy.logaddexp.reduce"),
+        ("from scipy.special import logsumexp as g\ndef f(x): g(x)", "scipy.special.logsumexp"),
+        ("import numpy as np\ndef f(x): return np.log(np.exp(x).sum())", ""),
+    ],
+)
+def test_a_built_in_of_another_library_does_not_replace_the_learner_s_code(
+    source: str, said: str
+) -> None:
+    found = [use.what for use in read([source], CATALOGUE["log-sum-exp"]).forbidden]
+
+    told = f"it uses {said}, but in this exercise you write it yourself"
+    assert (told in found) if said else not found
+
+
 def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:
     source = "import torch\ndef f(y, x): return torch.autograd.grad(y, x)"
 

@@ -25,7 +25,7 @@ from autograd_course.engine import run_backward
 from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
 from autograd_course.grader.checks.calling import Followed, applied, found, node
-from autograd_course.grader.exercise import Check
+from autograd_course.grader.exercise import Check, forbid
 
 A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
 _close = torch.allclose  # because an answer may replace the name while it runs
@@ -291,8 +291,9 @@ def without(*operations: str, use: str) -> Check:
 
     The check watches the operations that PyTorch runs, so an alias of a built-in function cannot
     evade it. ``operations`` are PyTorch's own names for operations in forward and backward, such as
-    ``gelu``. A function of NumPy or SciPy with one of these names counts too, unless it is written
-    in C. ``use`` describes the code that should replace them.
+    ``gelu``. A function of NumPy or SciPy with one of these names counts too. The check does not
+    see functions that are written in C, but the source reader does. ``use`` describes the code that
+    should replace them.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
@@ -310,7 +311,7 @@ def without(*operations: str, use: str) -> Check:
                 )
         return followed.computed()
 
-    return check
+    return forbid(check, operations)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 from autograd_course.execution import Computed, differentiable
 from autograd_course.grader.checks.calling import Followed, found
-from autograd_course.grader.exercise import Check
+from autograd_course.grader.exercise import Check, forbid, forbidden_by
 from autograd_course.grader.sampling import generator
 
 
@@ -40,7 +40,11 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
 
 def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Check:
     """Return a check that runs another check on different inputs, such as longer sequences."""
-    return lambda function, _: check(function, inputs(generator()))
+
+    def elsewhere(function: type[Function], _: tuple[Any, ...]) -> Finding | Computed | None:
+        return check(function, inputs(generator()))
+
+    return forbid(elsewhere, forbidden_by(check))
 
 
 def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:

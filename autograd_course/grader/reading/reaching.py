@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from autograd_course.grader.reading import tables
@@ -79,6 +79,14 @@ def compiles(node: ast.AST, names: Meaning) -> Iterator[str]:
     for path in paths:
         if any(f"{path}.".startswith(f"{known}.") for known in tables.COMPILERS):
             yield f"it uses {path}, which compiles C++, but this exercise does not ask for C++"
+
+
+def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iterator[str]:
+    """Yield functions of NumPy and SciPy that do what the learner should write."""
+    path = names.path(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+    library, *parts = canonical(path).split(".")
+    if library in ("numpy", "scipy") and any(part in operations for part in parts):
+        yield f"it uses {path}, but in this exercise you write it yourself"
 
 
 def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:

@@ -11,7 +11,7 @@ from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
-from autograd_course.grader.exercise import Exercise, FunctionExercise
+from autograd_course.grader.exercise import Exercise, FunctionExercise, forbidden_by
 from autograd_course.grader.reading import differentiating, reaching, storing
 from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
@@ -143,9 +143,9 @@ def _used(
     tree: ast.Module, answer: ast.Module, names: Meaning, exercise: Exercise
 ) -> Iterator[tuple[ast.AST, str, bool]]:
     is_function = isinstance(exercise, FunctionExercise)
-    by_formula = isinstance(exercise, FunctionExercise) and (
-        backward_is_a_formula in exercise.checks
-    )
+    checks = exercise.checks if isinstance(exercise, FunctionExercise) else ()
+    by_formula = backward_is_a_formula in checks
+    built_in = frozenset().union(*map(forbidden_by, checks))
     compiles = exercise.needs is not None
     for node in reaching.nodes(tree):
         for what, is_forbidden in reaching.uses(node, names):
@@ -153,7 +153,10 @@ def _used(
         for what in () if compiles else reaching.compiles(node, names):
             yield node, what, True
     for node in reaching.nodes(answer) if is_function else ():
-        for what in differentiating.hooks(node, names):
+        for what in (
+            *differentiating.hooks(node, names),
+            *reaching.built_in(node, names, built_in),
+        ):
             yield node, what, True
         if by_formula:
             for what in differentiating.differentiates(node, names):
