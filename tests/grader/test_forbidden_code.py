@@ -365,7 +365,7 @@ def test_code_that_tries_an_answer_does_not_run_if_an_answer_must_not_contain_it
     found = read(cells, SQUARE, "Square")
     passed, wrong = Verdict(Passed()), Verdict(WrongBecause("no."))
 
-    left = "pass\nimport math; pass\npass\n\n\npass\n\nhalf = math.pi; pass\n"
+    left = "()\nimport math; ()\n(\n\n)\n(\n)\nhalf = math.pi; ()\n"
     assert found.cells == (IMPORTS, f"{left}{SQUARE_CELL}")
     assert (found.forbidden, found.remarks) == ((), ())
     assert found.held_against(passed) == passed

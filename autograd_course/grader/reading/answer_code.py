@@ -63,15 +63,25 @@ def _other_names(statements: Sequence[Statement], libraries: frozenset[str]) -> 
 
 
 def _handed_on(node: ast.AST) -> Iterator[str]:
-    """Yield the names that code uses as values, except owners of a Function's methods."""
+    """Yield the names that code uses as values.
+
+    Leave out owners of a Function's methods, and containers that only receive an element.
+    """
     harmless = {
         id(part.value)
         for part in ast.walk(node)
         if isinstance(part, ast.Attribute) and part.attr in _HARMLESS
     }
-    called = {id(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
-        if isinstance(part, ast.Name) and id(part) not in harmless | called:
+        match part:
+            case ast.Call(func=ast.Attribute(value=owner, attr=name) as called):
+                harmless |= {id(called), id(owner)} if name in tables.MUTATING else {id(called)}
+            case ast.Call(func=called):
+                harmless.add(id(called))
+            case ast.Subscript(value=owner, ctx=ast.Store()):
+                harmless.add(id(owner))
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and id(part) not in harmless:
             yield part.id
 
 

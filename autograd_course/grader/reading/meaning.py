@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -63,6 +63,7 @@ class Meaning:
     runs_annotations: bool = False  # whether the cells may run string annotations as code
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each own class
     setters: set[str] = field(default_factory=set)  # functions that set attributes
+    in_class: set[int] = field(default_factory=set)  # the ids of statements in class bodies
     aliases: set[str] = field(default_factory=set)  # variables that may refer to an import
     counters: set[int] = field(default_factory=set)  # the ids of nodes to which code adds a number
     inspected: set[int] = field(default_factory=set)  # the ids of nodes that have no effect
@@ -124,8 +125,8 @@ class Meaning:
 
     def is_type(self, node: ast.Name) -> bool:
         """Return whether a name surely refers to a type, and not to a string that describes one."""
-        if node.id in self.imports or node.id in self.classes - self.stored.keys():
-            return True
+        if node.id in self.imports.keys() | self.classes:
+            return node.id not in self.stored
         return self.is_builtin(node) or self._is_always(node, _is_type)
 
     def is_text(self, node: ast.expr) -> bool:
@@ -166,8 +167,9 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             found.imports.update(imported(node))
             found.own_attributes.update(_attributes(node))
             match node:
-                case ast.ClassDef(name=name):
+                case ast.ClassDef(name=name, body=body):
                     classes.append(node)
+                    found.in_class.update(map(id, body))
                 case ast.AugAssign(
                     target=ast.Attribute() | ast.Subscript(slice=ast.Constant()) as target,
                     value=ast.Constant(value=int() | float()),
@@ -196,9 +198,13 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     | ast.ExceptHandler(name=str(name))
                 ):
                     found.stored[name] += 1
-                case ast.FunctionDef(name=name):
+                case (
+                    ast.FunctionDef(name=name, args=args)
+                    | ast.AsyncFunctionDef(name=name, args=args)
+                ):
                     found.own_attributes.add(name)  # such as an operator with the same name
-                    if any(_sets(part, node.args.args[:1]) for part in ast.walk(node)):
+                    sets = any(_sets(part, args.args[:1]) for part in ast.walk(node))
+                    if sets and id(node) not in found.in_class:
                         found.setters.add(name)
                 case (
                     ast.Attribute(attr="custom_op" | "triton_op")
@@ -442,7 +448,7 @@ def _may_change(trees: Sequence[ast.Module], found: Meaning) -> set[str]:
                 reads.add(id(owner))
             case ast.For(iter=owner) | ast.comprehension(iter=owner):
                 reads.add(id(owner))
-            case ast.Compare(comparators=owners):
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=owners):
                 reads.update(map(id, owners))
             case ast.Call(
                 func=ast.Attribute(value=ast.Name() as owner, attr="get" | "items" | "values")
@@ -453,7 +459,12 @@ def _may_change(trees: Sequence[ast.Module], found: Meaning) -> set[str]:
                 builtin = found.is_builtin(function) and ast.unparse(function) in dir(builtins)
                 if library in ("torch", "numpy") or builtin:
                     reads.update(map(id, arguments))
-    return {
+    changed = {
+        root(node)
+        for node in every
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+    }
+    return changed | {
         node.id
         for node in every
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in reads
@@ -636,10 +647,9 @@ def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
             left.extend(ast.iter_child_nodes(node))
 
 
-@cache
 def public(name: str) -> tuple[str, ...]:
-    """Return the names that ``from name import *`` defines, if Python has imported the module."""
-    found = sys.modules.get(name)
+    """Return the names that ``from name import *`` defines, or none if they are unknown."""
+    found = _loaded(name)
     if found is None:
         return ()
     return tuple(getattr(found, "__all__", [each for each in vars(found) if each[:1] != "_"]))

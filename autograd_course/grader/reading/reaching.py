@@ -19,6 +19,7 @@ from autograd_course.grader.reading.meaning import (
     imported,
     is_submodule,
     module,
+    public,
     value_at,
 )
 from autograd_course.grader.reading.vocabulary import ORDINARY_BASES, is_ordinary
@@ -34,7 +35,7 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
         yield from _annotation(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
-            yield from _imports(node)
+            yield from _imports(node, names)
         case ast.Attribute() if id(node) in names.shown:
             return
         case ast.Attribute(attr=name):
@@ -100,6 +101,9 @@ def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
                 yield "it computes an annotation, which PyTorch runs if it is a string", True
             else:
                 yield "computes an annotation", False
+        case ast.Attribute() if names.runs_annotations and not names.path(node):
+            text = ast.unparse(node)
+            yield f"it uses {text} as an annotation, which PyTorch runs if it is a string", True
         case ast.Name(id=name) if names.runs_annotations and not names.is_type(node):
             yield f"it uses {name} as an annotation, which PyTorch runs if it is a string", True
 
@@ -133,7 +137,9 @@ def is_long(node: ast.AST) -> bool:
     return length > LONGEST_CHAIN
 
 
-def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
+def _imports(node: ast.Import | ast.ImportFrom, names: Meaning) -> Iterator[_SAYS]:
+    if id(node) in names.in_class:
+        yield "it imports inside of a class, so the source does not show what its names mean", True
     if isinstance(node, ast.ImportFrom):
         home = node.module or ""
         paths = [path for _, path in imported(node) if path not in tables.GIVEN]
@@ -141,7 +147,10 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
             yield "imports its own files", False
         elif paths and (said := _module(home, "imports") or list(_closed(home, "imports"))):
             yield from said
-        elif node.names[0].name != "*":
+        elif node.names[0].name == "*":
+            if not public(home):
+                yield f"it imports * from {home}, so the source does not show its names", True
+        else:
             for path in paths:
                 yield from _module(canonical(path), "imports") or _chain(path)
     for alias in node.names if isinstance(node, ast.Import) else ():
@@ -149,6 +158,8 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
             yield from _module(alias.name, "imports") or _closed(alias.name, "imports")
     whole = "" if isinstance(node, ast.Import) else f"{node.module}."
     for alias in node.names:
+        if re.fullmatch(r"_.*__.*[^_]", alias.asname or ""):
+            yield f"it imports {alias.asname}, a name that Python changes in a class", True
         for part in f"{whole}{alias.name}".split(".")[1:]:
             yield from _attribute(part)
 
@@ -193,6 +204,10 @@ def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
         yield from said
         return
     owner, _, name = path.rpartition(".")
+    if name == "test" and path.partition(".")[0] in ("numpy", "scipy"):
+        yield f"it uses {path}, which runs files", True
+    if name.startswith("fetch_"):
+        yield f"uses {path}: objects from a file", False
     found = module(path)
     if found is not None:
         if owner:
@@ -206,6 +221,8 @@ def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
 
 
 def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
+    if name.startswith("__") and not name.endswith("__"):
+        yield f"it uses the name {name}, which Python changes in a class", True
     if not isinstance(node.ctx, ast.Load):
         yield from _defined(name)  # a class is allowed to define __slots__
     elif name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
@@ -247,7 +264,9 @@ def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             continue
         elif path in tables.PARTLY_GIVEN:
             yield from _module(path, "hands on")
-        elif module(path) is not None and not _renames(node, child):
+        elif path in tables.READERS and child not in getattr(node, "decorator_list", ()):
+            yield f"it hands on {path}, which reads attributes by name", True
+        elif module(path) is not None and (id(node) in names.in_class or not _renames(node, child)):
             yield f"hands on the module {path}", False
 
 
@@ -276,12 +295,18 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
                 yield "formats a text that the source does not show", False
         case ast.Attribute(attr=name) | ast.Name(id=name) if name in names.setters:
             for each in (*arguments, *(keyword.value for keyword in keywords)):
-                if isinstance(each, ast.Name) and each.id in names.defined:
-                    yield f"hands {each.id} to {name}, which sets attributes of it", False
-    if names.path(func) == "functools.wraps" and (len(arguments) != 1 or keywords):
+                for inner in ast.walk(each):
+                    if isinstance(inner, ast.Name) and inner.id in names.defined:
+                        yield f"hands {inner.id} to {name}, which sets attributes of it", False
+    plain = len(arguments) == 1 and isinstance(arguments[0], ast.Name | ast.Attribute)
+    if names.path(func) == "functools.wraps" and (not plain or keywords):
         yield "it calls functools.wraps with options, which read attributes by name", True
-    if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords):
+    starred = any(isinstance(each, ast.Starred) for each in arguments)
+    if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords or starred):
         yield "it calls inspect.signature with options, which can run code from strings", True
+    match func:
+        case ast.Call(func=ast.Name(id="type")):
+            yield "it calls a type to create a class, which the source does not show", True
     if not isinstance(func, ast.Name) or names.is_own(func):
         return
     if func.id in tables.ODD_NAMES:
@@ -314,14 +339,15 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
 
 def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     """Yield a remark if code changes an object that may be a class or a module of a library."""
+    is_direct = isinstance(owner, ast.Name)
     while isinstance(owner, ast.Attribute | ast.Subscript) and name not in tables.DATA:
         owner, name = owner.value, f"….{name}"
     if name == "data" and id(owner) not in names.locals:
         return
     known = isinstance(owner, ast.Name) and (
-        owner.id in ("ctx", "self")
+        (owner.id in ("ctx", "self") and id(owner) in names.locals)
         or id(owner) in names.contexts
-        or (owner.id in names.classes and owner.id not in names.stored)
+        or (is_direct and owner.id in names.classes and owner.id not in names.stored)
     )  # a call that passes another object as ctx or self gets a remark
     if not known and name not in tables.DATA and not names.path(owner):
         yield f"sets {ast.unparse(owner)}.{name}", False

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from autograd_course.extraction.statements import Statement, first_line, statements
+from autograd_course.extraction.statements import Statement, statements
 from autograd_course.grader.reading import reaching
 from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
@@ -37,8 +38,7 @@ def skip(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], list[Skipped
     others = [each for each in every if id(each) not in own]
     names = meaning([ast.Module([each.node for each in every], [])], is_whole=bool(name))
     reasons = {id(each): what for each in others if (what := _forbidden(each, names))}
-    while more := _broken(every, others, reasons):
-        reasons |= more
+    reasons |= _broken(every, set(map(id, others)), reasons)
     trimmed = tuple(
         _without(cell, [each.node for each in parts if id(each) in reasons])
         for cell, parts in zip(cells, parsed, strict=True)
@@ -61,26 +61,32 @@ def _forbidden(statement: Statement, names: Meaning) -> str:
 
 
 def _broken(
-    every: Sequence[Statement], others: Sequence[Statement], reasons: Collection[int]
+    every: Sequence[Statement], others: Collection[int], reasons: Collection[int]
 ) -> dict[int, str]:
-    """Return the statements that need a name that only skipped statements define."""
-    missing = {name for each in every if id(each) in reasons for name in each.binds}
-    missing -= {name for each in every if id(each) not in reasons for name in each.binds}
-    return {
-        id(each): f"it needs {min(each.needs & missing)}"
-        for each in others
-        if id(each) not in reasons and each.needs & missing
-    }
+    """Return the statements that need a name that a skipped statement should have defined."""
+    broken: dict[int, str] = {}
+    missing: set[str] = set()
+    for each in every:
+        needs = each.needs | (each.binds if isinstance(each.node, ast.Delete) else set())
+        if id(each) in others and id(each) not in reasons and needs & missing:
+            broken[id(each)] = f"it needs {min(needs & missing)}"
+        if id(each) in reasons or id(each) in broken:
+            missing |= each.binds
+        else:
+            missing -= each.binds
+    return broken
 
 
 def _without(cell: str, skipped: Sequence[ast.stmt]) -> str:
-    """Replace statements by ``pass``, and keep the numbers of all lines."""
-    lines = cell.encode().splitlines(keepends=True)
-    for node in skipped:
-        begin, end = first_line(node) - 1, (node.end_lineno or node.lineno) - 1
-        column = node.col_offset if begin == node.lineno - 1 else 0
-        before, after = lines[begin][:column], lines[end][node.end_col_offset :]
-        for number in range(begin, end + 1):
-            lines[number] = b"\n" if number < end else after
-        lines[begin] = before + b"pass" + (b"\n" if begin < end else after)
-    return b"".join(lines).decode()
+    """Replace each statement by an empty tuple with as many lines."""
+    code = cell.encode()
+    starts = [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
+    for node in reversed(skipped):
+        begin = starts[node.lineno - 1] + node.col_offset
+        for decorator in getattr(node, "decorator_list", []):
+            place = starts[decorator.lineno - 1] + decorator.col_offset
+            begin = min(begin, code.rindex(b"@", 0, place))
+        end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        lines = code[begin:end].count(b"\n")
+        code = code[:begin] + b"(" + lines * b"\n" + b")" + code[end:]
+    return code.decode()

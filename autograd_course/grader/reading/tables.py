@@ -115,6 +115,7 @@ REACHING = {
     "__delattr__", "__array_interface__", "__array_struct__", "__cuda_array_interface__",
     "__dlpack__", "_evaluate", "_convert_", "ctypes", "_ctypes", "pythonapi", "os", "gc",
     "inspect", "pickle", "marshal", "subprocess", "threading", "multiprocessing", "unittest",
+    "gi_code", "cr_code", "ag_code", "on_generate_code", "recompile",
     "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
 }  # fmt: skip
 # Modules and functions that compile C++.
@@ -122,6 +123,8 @@ COMPILERS = {
     "autograd_course.external", "autograd_course.lesson.build", "torch.utils.cpp_extension",
 }  # fmt: skip
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
+# These functions read attributes by name. Code may call or apply them, but not hand them on.
+READERS = {"functools.wraps", "inspect.signature"}
 COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}
 EVALUATING = {
     "__import__", "breakpoint", "compile", "eval", "exec", "globals", "locals", "open", "vars",
@@ -134,6 +137,7 @@ DATA = {"bias", "grad", "requires_grad", "training", "weight"}
 SPECIAL = {
     "__annotate__", "__annotations__", "__array_interface__", "__array_struct__",
     "__cuda_array_interface__", "__match_args__", "__reduce__", "__reduce_ex__", "__set_name__",
+    "__dict__", "__getstate__", "__setstate__",
 }  # fmt: skip
 # Libraries whose classes are made to derive from them.
 BASES = {"abc", "enum", "typing", "typing_extensions"}
@@ -181,6 +185,8 @@ MODES = {
     "torch.autograd.grad_mode.no_grad", "torch.autograd.grad_mode.enable_grad",
 }  # fmt: skip
 MUTATING = {
+    "__delitem__", "__iadd__", "__iand__", "__imul__", "__ior__", "__isub__", "__ixor__",
+    "__setitem__",
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",
     "setdefault", "update",

@@ -188,7 +188,10 @@ def _found(students: Iterable[str], roster: Roster) -> Iterator[tuple[str, Perso
         name, number = match.groups() if match else (student, "")
         named = owners.get(_folded(student)) or owners.get(_folded(name), set())
         numbered = owners.get(number, set())
-        if len(named) == 1:
+        if len(named) == 1 == len(numbered) and named != numbered and _is_joined(name):
+            (person,) = numbered
+            yield student, person, False  # on Canvas, the number is the student's own
+        elif len(named) == 1:
             (person,) = named
             yield student, person, True
         elif len(numbered) == 1:
@@ -199,11 +202,17 @@ def _found(students: Iterable[str], roster: Roster) -> Iterator[tuple[str, Perso
 def _shares_a_word(name: str, person: Person) -> bool:
     """Return whether a name and a person's name share a word, or the person has no name.
 
-    Canvas writes a name in lowercase and without spaces, so its words can be anywhere in it.
+    Canvas writes a name in lowercase and without spaces, so all words must be somewhere in it.
     """
-    is_joined = name.islower() and " " not in name
-    where = _folded(name) if is_joined else set(_split(name))
-    return not person.name or any(word in where for word in _split(person.name))
+    words = list(_split(person.name))
+    if _is_joined(name):
+        return all(word in _folded(name) for word in words)
+    return not words or not set(words).isdisjoint(_split(name))
+
+
+def _is_joined(name: str) -> bool:
+    """Return whether a name is in the form of Canvas, such as ``boellann``."""
+    return name.islower() and " " not in name
 
 
 def _split(name: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def canonical(answer: Answer) -> str | None:
     """Return a hash that two answers share if they are the same program for the same exercise.
 
-    Return ``None`` if the code is too long or not valid Python.
+    Return ``None`` if the code is too long or not valid Python, or if it may read its own names.
     """
     if sum(map(len, answer.cells)) > _LONGEST:
         return None
@@ -44,11 +44,14 @@ def _rename(cells: list[ast.Module]) -> None:
     names = _Names()
     for cell in cells:
         names.visit(cell)
+    if names.are_read:
+        raise ValueError("code reads names or docstrings")
     if "*" in names.fixed:  # any name may come from this import
         return
     text = "\n".join(names.strings)
     fixed = names.fixed.union(dir(builtins))
-    free = {name for name in names.local - fixed if name not in text and name[:2] != "__"}
+    # In a class, Python changes names that begin with two underscores.
+    free = {name for name in names.local - fixed if name not in text and "__" not in name}
     numbers: dict[str, str] = {}
     for node in (node for cell in cells for node in ast.walk(cell)):
         field = "arg" if isinstance(node, ast.arg) else "id"
@@ -63,6 +66,7 @@ class _Names(ast.NodeVisitor):
         self.local: set[str] = set()
         self.fixed: set[str] = set()
         self.strings: list[str] = []
+        self.are_read = False  # whether code may read names or docstrings
         self._scope: ast.AST | None = None  # the module, class or function around the current node
 
     def generic_visit(self, node: ast.AST) -> None:
@@ -70,6 +74,8 @@ class _Names(ast.NodeVisitor):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 (self.local if isinstance(self._scope, _Function) else self.fixed).add(name)
+            case ast.Attribute(attr="__doc__") | ast.Name(id="__doc__") | ast.keyword(arg=None):
+                self.are_read = True
             case ast.Constant(value=str() | bytes() as text):
                 self.strings.append(text if isinstance(text, str) else text.decode("latin-1"))
             case _:

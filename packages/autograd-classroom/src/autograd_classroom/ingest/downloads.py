@@ -25,6 +25,7 @@ _BLACKBOARD = re.compile(
 _CANVAS = re.compile(  # the user's number, then the file's; together with more, they are no date
     r"(?P<student>[^_]+)(?:_LATE)?_(?!20\d\d_\d\d_\d\d(?!\d))(?P<number>\d+)_\d+_.*"
 )
+_ANONYMOUS = re.compile(r"(?P<student>anon_[0-9A-Za-z]+)_\d+_.*")  # from Canvas
 _GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
@@ -72,6 +73,8 @@ def by_site(name: str) -> re.Match[str] | None:
     The student's own file name may look like a name from another site. Therefore, the site whose
     pattern finds the student earliest in the name counts.
     """
+    if anonymous := _ANONYMOUS.fullmatch(name):
+        return anonymous
     found = (site.fullmatch(name) for site in (_MOODLE, _CANVAS, _BLACKBOARD, _GRADESCOPE))
     return min(filter(None, found), key=lambda match: match.end("student"), default=None)
 

@@ -31,6 +31,7 @@ import safetensors.torch
 import torch
 from torch._compile import _disable_dynamo
 from torch.autograd import Function
+from torch.autograd.function import BackwardCFunction
 
 _COURSE = "autograd_course"
 # Plain questions use only the modules outside of _FAR and the modules in _NEAR.
@@ -145,7 +146,10 @@ _OF_TORCH = (
     "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
 )  # fmt: skip
 # nn.Module is not included, because the compiler wraps its constructor on first use.
-_CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
+_CLASSES = (
+    torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1], *inspect.getmro(type(Function))[:-2],
+    *BackwardCFunction.__mro__[:-1],
+)  # fmt: skip
 _DEVICE = torch.device("cpu")
 
 
@@ -159,7 +163,9 @@ class TamperCheck:
 
     def watch(self, answer: type[Function]) -> None:
         """Also restore ``apply`` of an answer, so that its ``backward`` runs."""
-        own = [each for each in answer.__mro__ if each not in Function.__mro__]
+        usual = {*inspect.getmro(Function), *inspect.getmro(type(Function))}
+        classes = (*inspect.getmro(answer), *inspect.getmro(type(answer)))
+        own = [each for each in classes if each not in usual]
         owners = tuple(Owner(each, [Place("apply", _NOTHING, None)]) for each in own)
         self._noted, self._near = (*owners, *self._noted), (*owners, *self._near)
 

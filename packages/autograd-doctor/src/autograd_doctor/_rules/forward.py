@@ -256,7 +256,7 @@ def backward_never_called(evidence: Evidence) -> Match | None:
         return Match(
             "the graph of the outputs contains no custom Function, so these are the gradients of "
             "plain autograd. If you wrote a `backward`, it never runs.",
-            severity="warning",
+            severity="error" if evidence.is_function else "warning",
         )
     return None
 
