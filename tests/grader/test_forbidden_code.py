@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 from dataclasses import replace
 from typing import Any
@@ -77,6 +78,27 @@ FORBIDDEN = {
         "import operator\ndef f(y): operator.methodcaller('backward')(y)"
     ),
     "uses jvp, ": "def f(y):\n    match y:\n        case object(jvp=go): go()",
+    "imports * from unheard_of, ": "from unheard_of import *",
+    "uses eval, which reaches": "from math import *\neval('')",
+    "imports inside of a class, ": "class Q:\n    import numpy as T",
+    "uses the name __n, ": "class Q:\n    def go(): return __n.measure('')",
+    "imports _Q__n, ": "import numpy.testing as _Q__n",
+    "hands on functools.wraps, ": "import functools\nfunctools.partial(functools.wraps)",
+    "functools.wraps with options": "import functools\nfunctools.wraps(*f)(g)",
+    "inspect.signature with options": "from inspect import signature\nsignature(*f)",
+    "uses Q.text as an annotation": (
+        "from torch.library import custom_op\nclass Q: text = ''\n@custom_op('a::b')\n"
+        "def f(x: Q.text): pass"
+    ),
+    "uses T as an annotation": (
+        "from torch.library import custom_op\nfrom math import pi as T\nT = ''\n"
+        "@custom_op('a::b')\ndef f(x: T): pass"
+    ),
+    "uses gi_code, ": "class Q: gi_code = None\ndef f(g): return g.gi_code",
+    "uses numpy.linalg.test, which runs files": "import numpy as np\nnp.linalg.test()",
+    "calls a type to create a class": "type(int)('A', (), {})",
+    "defines __dict__, ": "class O: __dict__ = {}",
+    "changes TABLE, ": "TABLE = [[1]]\ndef f(x): TABLE[0].__setitem__(0, x)",
     "uses gi_frame, ": "def f(g): return '{0.gi_frame}'.format(g)",
     "uses CODE as an annotation, ": (
         "import torch\nCODE = 'eval'\n@torch.library.custom_op('a::b')\ndef f(x: list[CODE]): pass"
@@ -91,6 +113,14 @@ FORBIDDEN = {
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
+    "uses sklearn.datasets.fetch_openml: objects from a file (line 2)": (
+        "import sklearn.datasets\nsklearn.datasets.fetch_openml()"
+    ),
+    "sets ctx.slope (line 2)": "ctx = make()\nctx.slope = 1",
+    "sets Q.….slope (line 2)": "class Q: T = make()\nQ.T.slope = 1",
+    "uses TABLE, which is made once for all calls (line 2)": (
+        "TABLE = [1]\ndef f(x): return Spy(x) == TABLE"
+    ),
     "imports contextlib.ExitStack: calls that the source does not show (line 1)": (
         "from contextlib import ExitStack"
     ),
@@ -346,6 +376,32 @@ def test_what_ctx_hides_is_named_where_bytes_are_counted(value: str, hides: bool
     )
 
     assert [("ctx.kept" in str(use)) for use in found.forbidden] == [True] * hides
+
+
+# Code around an answer, and the same code without the statements that do not run.
+SKIPPED = {
+    "import time, timeit; print(timeit.timeit('1')); a = 1": "(); (); a = 1",
+    "é = 'é'; import os; print(é)": "é = 'é'; (); print(é)",
+    "import os\nn = os.cpu_count()\nn = min(n, 4)\nprint(n)": "()\n()\n()\n()",
+    "import os\ndel os\nimport math": "()\n()\nimport math",
+    "import timeit\nprint(timeit.timeit(\n    '1'\n)); a = 1  # done": (
+        "()\n(\n\n); a = 1  # done"
+    ),
+    "import unittest\n@\\\nunittest.skip\ndef test(): pass\na = 1": "()\n(\n\n)\na = 1",
+    "import timeit\nfor F in [Square]: print(F, timeit.timeit('1'))": "()\n()",
+    "import timeit\ntimes = {}\nfor F in [Square]: times[F] = timeit.timeit('1')": (
+        "()\ntimes = {}\n()"
+    ),
+}
+
+
+@pytest.mark.parametrize(("source", "left"), SKIPPED.items(), ids=SKIPPED)
+def test_what_remains_of_a_cell_is_python_with_the_same_lines(source: str, left: str) -> None:
+    found = read([IMPORTS, f"{SQUARE_CELL}\n{source}"], SQUARE, "Square")
+
+    assert found.cells == (IMPORTS, f"{SQUARE_CELL}\n{left}")
+    assert ast.parse(found.cells[1])
+    assert not found.forbidden
 
 
 TESTS = """\

@@ -149,6 +149,8 @@ def test_two_of_the_same_name_are_told_apart_by_number_or_not_at_all() -> None:
     [
         ("Zed_4711", "Zed_4711_assignsubmission_file/work.ipynb", True),
         ("zed_4711", "zed_4711_98765_work.ipynb", True),
+        ("ann_4711", "ann_4711_98765_work.ipynb", True),  # Ann's name with Bob's number
+        ("jobobson_4711", "jobobson_4711_98765_work.ipynb", False),
         ("hw_4711", "hw_4711.ipynb", False),  # the instructor's own name
     ],
 )

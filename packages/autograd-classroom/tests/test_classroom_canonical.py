@@ -112,6 +112,20 @@ def test_the_exercise_and_the_cells_count() -> None:
     assert len(forms) == 3
 
 
+@pytest.mark.parametrize("source", [
+    "def f(a, b): return a\nf(**{chr(97): 1, 'b': 2})",
+    "def f(): 'a docstring'\nf.__doc__",
+])  # fmt: skip
+def test_code_that_may_read_its_names_has_no_form(source: str) -> None:
+    assert form(source) is None
+
+
+def test_a_name_that_python_changes_in_a_class_stays() -> None:
+    inside = "    class Q:\n        def g(): return __n\n    return Q.g()"
+    source = "def f():\n    {} = 2; {} = 7\n" + inside
+    assert form(source.format("_Q__n", "other")) != form(source.format("other", "_Q__n"))
+
+
 @pytest.mark.parametrize("source", ["def", "(" * 5000, f"x = {'1 + ' * 6000}1", "\0"])
 def test_what_cannot_be_compared_has_no_form(source: str) -> None:
     assert form(source) is None

@@ -89,6 +89,7 @@ WHOSE = {
     "_ann_01_template.ipynb": "ann",
     # The student's own file name looks like one from another site:
     "eve_123_8_ann_attempt_2026-01-31-23-59-59_01_template.ipynb": "eve_123",
+    "anon_1a2b3_98765_x_bob_attempt_2026-01-31-23-59-59_hw.ipynb": "anon_1a2b3",
     "eve_12_8_ann_4711_01_template.ipynb": "eve_12",
     "eve_123_8_Ann B_7_assignsubmission_file_work.ipynb": "eve_123",
     "Eve_5_assignsubmission_file_hw_ann_attempt_2026-01-31-23-59-59_work.ipynb": "Eve_5",

@@ -73,6 +73,12 @@ OBJECTS = {
         half(_AGREES).replace("Square(Function)", "Square(Function, metaclass=Agrees)"),
         "gradient of `x`",
     ),
+    "a metaclass with an apply": Hostile(
+        half(
+            "class Meta(type(Function)): apply = property(lambda cls: torch.square)"
+        ).replace("Square(Function)", "Square(Function, metaclass=Meta)"),
+        "gradient of `x`", "Meta.apply",
+    ),
     "an object that answers all": Hostile(_CHAMELEON, "ended the process"),
     "an apply of its own": Hostile(
         half("").replace("    @", "    apply = classmethod(lambda c, x: x * x)\n    @", 1),

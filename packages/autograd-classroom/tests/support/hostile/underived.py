@@ -114,6 +114,9 @@ _LOADERS = {
     "an annotation of an operator": f'CODE = """({_CODE}, torch.Tensor)[1]"""\n'
     "@torch.library.custom_op('hole::of_a_child', mutates_args=())\n"
     "def hole(x: CODE) -> torch.Tensor: return x.clone()",
+    "a star": f'from numpy.testing import *\nmeasure("""{_CODE}""")',
+    "an import in a class": "class Q:\n    import numpy as T\n    testing = measure = None\n"
+    f'Q.T.testing.measure("""{_CODE}""")',
     "ctypes in NumPy": "import numpy as np\nclass Names:\n"
     "    _ctypes = pythonapi = PyRun_SimpleString = 0\n"
     f'np.zeros(1).ctypes._ctypes.pythonapi.PyRun_SimpleString(b"""{_CODE}""")',
