@@ -9,9 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from types import EllipsisType
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from autograd_doctor.extension import CapturedState
 from torch import Tensor
@@ -213,9 +215,9 @@ def _numbers(answer: Any) -> Iterator[float | None]:
         case list() | tuple():
             for number in answer:
                 yield from _numbers(number)
-        case Tensor() if answer.dim() == 1:
+        case Tensor() | np.ndarray() if answer.ndim == 1:
             yield from answer.tolist()
-        case int() | float() | Tensor():
+        case Real() | Tensor() | np.ndarray():
             yield float(answer)
         case _:
             raise TypeError

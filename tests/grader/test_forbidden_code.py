@@ -172,6 +172,7 @@ ALLOWED = {
     ),
     "the sum of two tensors": "import torch\nT = torch.tensor(0.5)\ndef f(x): return T.add(x)",
     "a counter": "class Count:\n    calls = 0\ndef forward(ctx, x): Count.calls += 1",
+    "a global counter": "n = 0\ndef forward(ctx, x):\n    global n\n    n += 1",
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",
     "grad mode that is off": "import torch\ndef f(x):\n    with torch.set_grad_enabled(False): x",

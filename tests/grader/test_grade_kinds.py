@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from answers import lesson_02, lesson_05
@@ -209,6 +211,9 @@ GUESSES = [
     ([[1], {}], "wrong", "this is of type list; hand in numbers"),
     (torch.tensor([1.0, 2.0, 1000.0]), "passed", "the run gives"),
     (torch.ones(3, 1), "wrong", "this is of type Tensor; hand in numbers"),
+    (np.array([1.0, 2.0, 1000.0]), "passed", "the run gives"),
+    ([np.int64(1), Fraction(4, 2), np.float32(1000)], "passed", "the run gives"),
+    (np.ones((3, 1)), "wrong", "this is of type ndarray; hand in numbers"),
 ]
 
 

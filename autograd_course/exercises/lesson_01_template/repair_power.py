@@ -31,7 +31,7 @@ EXERCISE = FunctionExercise(
         "exponent 3": lambda rng: (around(rng, (0.0,), 2, 3), 3),
         "exponent 3, zeros among the numbers": lambda rng: (*with_zeros(rng), 3),
         "exponent 0.5": lambda rng: (positive(rng, 5), 0.5),
-        "exponent -2": lambda rng: (positive(rng, 2, 1, 3), -2.0),
+        "exponent -2": lambda rng: (around(rng, (0.0,), 2, 1, 3), -2.0),
         "a single number (0-dim)": lambda rng: (positive(rng), 1.5),
     },
     checks=CONDUCT,

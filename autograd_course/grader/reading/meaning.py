@@ -65,6 +65,7 @@ class Meaning:
     setters: set[str] = field(default_factory=set)  # functions that set attributes
     in_class: set[int] = field(default_factory=set)  # the ids of statements in class bodies
     aliases: set[str] = field(default_factory=set)  # variables that may refer to an import
+    counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to a name
     counters: set[int] = field(default_factory=set)  # the ids of nodes to which code adds a number
     inspected: set[int] = field(default_factory=set)  # the ids of nodes that have no effect
     late: set[int] = field(default_factory=set)  # the ids of the nodes in functions
@@ -119,6 +120,12 @@ class Meaning:
             ),
         )
 
+    def is_counter(self, name: str) -> bool:
+        """Return whether code sets a global only to numbers, and only adds numbers to it."""
+        values = self.values.get(name, [])
+        numbers = sum(isinstance(value, ast.Constant) for value in values)
+        return 0 < self.stored[name] == numbers + self.counted[name]
+
     def is_constant(self, name: str) -> bool:
         """Return whether a name surely refers to a container of numbers, strings and lambdas."""
         return self._is_always(ast.Name(name), _is_constant)
@@ -170,6 +177,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                 case ast.ClassDef(name=name, body=body):
                     classes.append(node)
                     found.in_class.update(map(id, body))
+                case ast.AugAssign(
+                    target=ast.Name(id=name), value=ast.Constant(value=int() | float())
+                ):
+                    found.counted[name] += 1
                 case ast.AugAssign(
                     target=ast.Attribute() | ast.Subscript(slice=ast.Constant()) as target,
                     value=ast.Constant(value=int() | float()),

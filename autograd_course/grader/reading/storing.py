@@ -70,8 +70,10 @@ class _Stored:
 
     def _stores(self, node: ast.AST, local: set[str], lasting: set[str]) -> Iterator[_Use]:
         match node:
-            case ast.Global(names=[name, *_]):
-                yield node, f"it declares global {name}, {_WHY}", True
+            case ast.Global(names=declared_names):
+                for name in declared_names:
+                    if not self.names.is_counter(name):
+                        yield node, f"it declares global {name}, {_WHY}", True
             case ast.Attribute(
                 value=ast.Call(func=ast.Name(id="type")), ctx=ast.Store() | ast.Del()
             ):

@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from textwrap import indent
 from typing import Any, ClassVar, Self
 
 import pytest
@@ -76,6 +77,12 @@ def test_a_wrong_answer_is_told_as_grade_tells_it(box: Sandbox, mistake: str) ->
     assert here.finding is not None
     assert (there.status, there.finding.rule) == ("wrong", wrong.rule)
     assert there.finding.hint == here.finding.hint
+
+
+def test_code_below_a_main_guard_runs_as_in_jupyter(box: Sandbox) -> None:
+    source = f'if __name__ == "__main__":\n{indent(square(), "    ")}'
+
+    assert judged(SQUARE, answer(source), box, SEED).status == "passed"
 
 
 def test_an_answer_counts_although_later_code_in_its_cell_fails(box: Sandbox) -> None:

@@ -744,6 +744,12 @@ WRONG = [
     ),
     backward(
         "repair-power",
+        "forgets the sign of x",
+        "wrong-region",
+        lambda ctx, x, g: (ctx.exponent * x.abs() ** (ctx.exponent - 1) * g, None),
+    ),
+    backward(
+        "repair-power",
         "divides by x",
         "non-finite",
         lambda ctx, x, g: (ctx.exponent * x**ctx.exponent / x * g, None),

@@ -12,7 +12,7 @@ from autograd_course.errors import CourseError, first_line
 from autograd_course.execution import line_in
 
 _FUTURE = annotations.compiler_flag  # the only feature of __future__ that is still optional
-_MODULE = "submission"  # the module name of classes that the cells define
+_MODULE = "__main__"  # as in Jupyter, so that code below ``if __name__ == "__main__":`` runs
 
 
 class CellError(CourseError):

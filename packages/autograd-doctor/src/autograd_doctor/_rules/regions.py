@@ -143,6 +143,15 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
     return f"at `{name}[{', '.join(parts)}]`" if parts and fills else ""
 
 
+def fills_slice(wrong: Tensor) -> bool:
+    """Return whether the smallest slice with all incorrect elements contains no others."""
+    volume = 1
+    for axis in range(wrong.dim()):
+        places = slices_with(wrong, axis)
+        volume *= max(places) - min(places) + 1
+    return volume == int(wrong.sum())
+
+
 def by_norm(m: Mismatch) -> str:
     """Name an argument that separates the norms of incorrect slices from those of correct slices.
 
@@ -349,7 +358,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
     """Return the most likely bound from ``low`` to ``high``: 0, an argument or a short decimal."""
-    numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
+    numbers = [n for v in m.evidence.inputs if (n := as_number(v)) is not None]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
     likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded, middle)

@@ -21,7 +21,15 @@ from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.mismatch import Mismatch, mismatches, return_line, witness
 from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor._numerics.tensors import is_float
-from autograd_doctor._rules.regions import common_factor, edge, labeled, region, selected, slice_of
+from autograd_doctor._rules.regions import (
+    common_factor,
+    edge,
+    fills_slice,
+    labeled,
+    region,
+    selected,
+    slice_of,
+)
 from autograd_doctor._rules.rule import (
     UNUSABLE,
     Decide,
@@ -693,8 +701,10 @@ def _unexplained(m: Mismatch) -> str:
     sample = "" if bool(m.known.all()) else " that were checked"
     off = f"the gradient of `{m.name}` is wrong{where}{sample}"
     if not m.coarse:
-        if place := slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name) or selected(m):
-            off += f", namely {place}{_factor_there(m)}"
+        in_slice = slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name)
+        if place := in_slice or selected(m):
+            within_it = "all of them" if in_slice and not fills_slice(m.wrong) else "namely"
+            off += f", {within_it} {place}{_factor_there(m)}"
         elif factors := _factors_by_label(m):
             off += f". {factors}"
         elif factor := wrong_factor(m):
