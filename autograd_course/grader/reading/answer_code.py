@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from autograd_course.extraction.statements import Statement
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import root
+from autograd_course.grader.reading.scopes import root
 
 # Reading these attributes of a class passes nothing from other code to the class.
 _HARMLESS = {"apply", "backward", "forward", "jvp", "vmap", "setup_context", "__name__", "__doc__"}

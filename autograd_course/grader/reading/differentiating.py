@@ -8,13 +8,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import (
-    Meaning,
-    bound_in,
-    canonical,
-    number,
-    value_at,
-)
+from autograd_course.grader.reading.libraries import canonical, value_at
+from autograd_course.grader.reading.meaning import Meaning, number
+from autograd_course.grader.reading.scopes import bound_in
 
 
 def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:

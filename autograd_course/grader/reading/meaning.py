@@ -5,21 +5,25 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-import importlib
-import importlib.util
 import math
 import operator
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from types import ModuleType
-from typing import Any
 
 from torch.autograd import Function
 
-from autograd_course.grader.reading.tables import CONTAINERS, OPEN_MODULES
+from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
+from autograd_course.grader.reading.scopes import (
+    Scope,
+    bound_in,
+    defaults,
+    is_data,
+    local_names,
+    own_globals,
+    root,
+)
+from autograd_course.grader.reading.tables import OPEN_MODULES
 
 LONGEST_CHAIN = 50
 _GENERATIONS = 10  # the most classes in a row that derive from each other
@@ -30,46 +34,47 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Div: operator.truediv,
     ast.Pow: math.pow,
 }
-Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass
 class Meaning:
-    """The names that the cells define at the top level, and everything that they import.
+    """What the names and some syntax nodes in an answer's cells mean.
 
-    ``imports`` maps a name to the dotted path that it refers to. ``data`` contains the names of
-    objects that are created once and that later code can change. ``defined`` contains the names of
-    classes and functions. ``own_attributes`` contains every attribute that the cells define.
+    A syntax node is stored as its ``id``.
     """
 
-    imports: dict[str, str] = field(default_factory=dict)
-    data: set[str] = field(default_factory=set)
-    defined: set[str] = field(default_factory=set)
-    bound: set[str] = field(default_factory=set)
-    classes: set[str] = field(default_factory=set)
-    own_attributes: set[str] = field(default_factory=set)
-    own_globals: set[str] = field(default_factory=set)
-    locals: set[int] = field(default_factory=set)  # the ids of syntax nodes
-    modules: set[str] = field(default_factory=set)  # open modules of the imported libraries
-    shown: set[int] = field(default_factory=set)  # the ids of classes of which code reads the name
-    starred: set[str] = field(default_factory=set)  # names from ``from module import *``
-    functions: set[str] = field(default_factory=set)  # classes that derive from Function
-    inside: set[int] = field(default_factory=set)  # the ids of the nodes of these classes
     is_whole: bool = True  # whether the cells contain all code of the answer
-    numbers: dict[str, float] = field(default_factory=dict)
-    annotations: set[int] = field(default_factory=set)  # the ids of syntax nodes
-    stored: Counter[str] = field(default_factory=Counter)
-    values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a name is set to
     runs_annotations: bool = False  # whether the cells may run string annotations as code
-    methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each own class
-    setters: set[str] = field(default_factory=set)  # functions that set attributes
-    in_class: set[int] = field(default_factory=set)  # the ids of statements in class bodies
+
+    # Names
+    imports: dict[str, str] = field(default_factory=dict)  # a name and its dotted path
+    starred: set[str] = field(default_factory=set)  # names from ``from module import *``
     aliases: set[str] = field(default_factory=set)  # variables that may refer to an import
-    counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to a name
-    counters: set[int] = field(default_factory=set)  # the ids of nodes to which code adds a number
-    inspected: set[int] = field(default_factory=set)  # the ids of nodes that have no effect
-    late: set[int] = field(default_factory=set)  # the ids of the nodes in functions
-    contexts: set[int] = field(default_factory=set)  # the ids of names that refer to a ``ctx``
+    modules: set[str] = field(default_factory=set)  # open modules of the imported libraries
+    defined: set[str] = field(default_factory=set)  # top-level classes and functions
+    bound: set[str] = field(default_factory=set)  # top-level variables
+    data: set[str] = field(default_factory=set)  # objects made once, which later code can change
+    own_globals: set[str] = field(default_factory=set)  # defined before the cells mention them
+    stored: Counter[str] = field(default_factory=Counter)  # how often code sets a variable
+    counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to it
+    values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
+    numbers: dict[str, float] = field(default_factory=dict)  # the variables that are numbers
+    classes: set[str] = field(default_factory=set)  # classes that are what their statement says
+    functions: set[str] = field(default_factory=set)  # those that derive from Function
+    methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
+    setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
+    own_attributes: set[str] = field(default_factory=set)  # every attribute that the cells define
+
+    # Syntax nodes
+    locals: set[int] = field(default_factory=set)  # local variables
+    contexts: set[int] = field(default_factory=set)  # local variables that refer to a ``ctx``
+    late: set[int] = field(default_factory=set)  # everything in functions
+    inside: set[int] = field(default_factory=set)  # everything in classes that derive from Function
+    in_class: set[int] = field(default_factory=set)  # statements in class bodies
+    annotations: set[int] = field(default_factory=set)  # everything in annotations
+    counters: set[int] = field(default_factory=set)  # attributes and items that count something
+    inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
+    shown: set[int] = field(default_factory=set)  # classes of which code reads the name
 
     def is_own(self, node: ast.AST) -> bool:
         """Return whether a name surely refers to the answer's own object, and not to a built-in.
@@ -236,10 +241,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     found.classes = {each.name for each in plain}
     found.methods = {each.name: bound_in(each.body) for each in plain}
     for tree in trees:
-        found.locals.update(_local(tree.body, frozenset()))
+        found.locals.update(local_names(tree.body, frozenset()))
         for statement in tree.body:
             _bind(statement, found)
-    found.own_globals = _own_globals([each for tree in trees for each in tree.body])
+    found.own_globals = own_globals([each for tree in trees for each in tree.body])
     functions = [each for tree in trees for each in ast.walk(tree) if isinstance(each, Scope)]
     inside = [each for function in functions for each in ast.walk(function)]
     found.late = set(map(id, inside))
@@ -252,7 +257,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             found.imports.update(aliases)
             found.aliases.update(aliases)
     for path in {*found.imports.values()} & OPEN_MODULES:
-        _loaded(path)  # its classes tell which attributes are ordinary
+        loaded(path)  # its classes tell which attributes are ordinary
     tops = {path.partition(".")[0] for path in found.imports.values()}
     found.modules = {path for path in OPEN_MODULES if path.partition(".")[0] in tops}
     known = [each for each in plain if id(each) in top]
@@ -283,123 +288,6 @@ def _is_plain(node: ast.ClassDef) -> bool:
     """Return whether the name of a class surely refers to what its ``class`` statement defines."""
     decorators = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
     return not node.keywords and decorators <= {"dataclass", "dataclasses.dataclass"}
-
-
-def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield each name that an import statement defines, and the path that the name refers to."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            top = alias.name.partition(".")[0]
-            yield (alias.asname, alias.name) if alias.asname else (top, top)
-    elif isinstance(node, ast.ImportFrom) and not node.level:
-        for alias in node.names:
-            if alias.name == "*":
-                yield from ((name, f"{node.module}.{name}") for name in public(node.module or ""))
-            else:
-                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def module(path: str) -> ModuleType | None:
-    """Return the module with this dotted path, or ``None``.
-
-    A module that answers may not use is found only if Python has already imported it.
-    """
-    found = value_at(path)
-    return found if isinstance(found, ModuleType) else None
-
-
-def value_at(path: str) -> Any:
-    """Return the module with this dotted path, the value of a name in a module, or ``None``."""
-    return _resolved(path)[1]
-
-
-def canonical(path: str) -> str:
-    """Return the path under which PyTorch and other libraries define what a path leads to.
-
-    For example, ``torch.nn.functional.torch.func.jvp`` leads to ``torch.func.jvp``.
-    """
-    return _resolved(path)[0]
-
-
-@lru_cache(10_000)
-def _resolved(path: str) -> tuple[str, Any]:
-    home, *rest = path.split(".")
-    found: Any = _loaded(home)
-    for position, name in enumerate(rest):
-        if not isinstance(found, ModuleType):
-            return ".".join((home, *rest[position:])), None
-        inner = vars(found).get(name)
-        if inner is None:
-            inner = _loaded(f"{found.__name__}.{name}")
-        found = inner
-        home = found.__name__ if isinstance(found, ModuleType) else f"{home}.{name}"
-    return home, found
-
-
-def is_submodule(path: str) -> bool:
-    """Return whether the path leads to a module that Python has not imported yet."""
-    owner, _, name = path.rpartition(".")
-    if name in vars(module(owner) or sys):
-        return False
-    try:
-        return importlib.util.find_spec(path) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def _loaded(path: str) -> ModuleType | None:
-    if path in OPEN_MODULES and path not in sys.modules:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(path)
-    return sys.modules.get(path)
-
-
-def bindings(scope: Scope) -> set[str]:
-    """Return the names that a function binds. Names in nested functions are not included."""
-    return ({arg.arg for arg in _arguments(scope)} | bound_in(_body(scope))) - declared(scope)
-
-
-def bound_in(body: Sequence[ast.AST]) -> set[str]:
-    """Return the names that the body of a function or class binds, including declared ones."""
-    names: set[str] = set()
-    own = list(_own(body))
-    fleeting = {
-        id(name)
-        for node in own
-        if isinstance(node, ast.comprehension)
-        for name in ast.walk(node.target)
-    }
-    for node in own:
-        if id(node) in fleeting:  # the variable of a comprehension
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            names.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names.update(name for name, _ in imported(node))
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            names.add(node.name)
-    return names
-
-
-def declared(scope: Scope | ast.ClassDef) -> set[str]:
-    """Return the names that a function or class declares as global or nonlocal."""
-    nodes = _own(_body(scope))
-    found = [node.names for node in nodes if isinstance(node, ast.Global | ast.Nonlocal)]
-    return {name for names in found for name in names}
-
-
-def root(node: ast.AST) -> str:
-    """Return the name at which a chain of attributes and items begins, or ``""``."""
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default value is a mutable object that all calls share."""
-    return {name for name, default in _defaults(scope.args) if is_data(default)}
 
 
 def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float | None:
@@ -494,34 +382,13 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield names with the values that a node assigns to them. Defaults of parameters count."""
     match node:
         case ast.arguments():
-            yield from _defaults(node)
+            yield from defaults(node)
         case (
             ast.Assign(targets=[ast.Name(id=name)], value=value)
             | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             | ast.NamedExpr(target=ast.Name(id=name), value=value)
         ):
             yield name, value
-
-
-def _defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
-    plain = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(plain[len(plain) - len(arguments.defaults) :], arguments.defaults, strict=True),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    yield from ((name.arg, default) for name, default in pairs if default is not None)
-
-
-def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
-    """Return whether an expression creates a container that later code can change."""
-    if isinstance(value, ast.Tuple):
-        return any(is_data(item, classes) for item in value.elts)
-    if isinstance(value, ast.Call):
-        name = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-        name = value.func.id if isinstance(value.func, ast.Name) else name
-        return name in CONTAINERS or name in (classes or ())
-    kinds = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
-    return isinstance(value, kinds | ast.GeneratorExp)
 
 
 def _attributes(node: ast.AST) -> Iterator[str]:
@@ -548,68 +415,6 @@ def _attributes(node: ast.AST) -> Iterator[str]:
                             yield name
                         case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                             yield name
-
-
-def _local(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]:
-    """Yield the ids of the syntax nodes that are local variables of a function."""
-    for node in _own(body):
-        if isinstance(node, ast.Name) and node.id in outer:
-            yield id(node)
-        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            yield from _looped(node)
-        if isinstance(node, Scope):
-            inner = _body(node)
-            yield from _local(inner, (outer - declared(node)) | bindings(node))
-            rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
-            yield from _local(rest, outer)
-        elif isinstance(node, ast.ClassDef):
-            visible = outer - bound_in(node.body) - declared(node)
-            yield from _local(list(ast.iter_child_nodes(node)), visible)
-
-
-def _looped(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> Iterator[int]:
-    """Yield the ids of the names that refer to the loop variables of a comprehension."""
-    first, *_ = node.generators
-    outside = {id(part) for part in ast.walk(first.iter)}
-    loops = (part for loop in node.generators for part in ast.walk(loop.target))
-    variables = {part.id for part in loops if isinstance(part, ast.Name)}
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and part.id in variables and id(part) not in outside:
-            yield id(part)
-
-
-def _body(scope: Scope | ast.ClassDef) -> Sequence[ast.AST]:
-    return [scope.body] if isinstance(scope, ast.Lambda) else scope.body
-
-
-def _own_globals(statements: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that a top-level statement defines before the cells mention them."""
-    found: set[str] = set()
-    mentioned: set[str] = set()
-    for statement in statements:
-        names: set[str] = set()
-        match statement:
-            case ast.FunctionDef(name=name, args=arguments, decorator_list=decorators):
-                names = {name} - _mentioned([arguments, *decorators])
-            case ast.ClassDef(name=name):
-                names = {name} - _mentioned([statement])
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                names = {name} - _mentioned([value])
-            case ast.Import() | ast.ImportFrom():
-                names = {name for name, _ in imported(statement)}
-        found |= names - mentioned
-        mentioned |= _mentioned([statement])
-    deleted: set[str] = set()
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Del()) | ast.ExceptHandler(name=str(name)):
-                deleted.add(name)  # Python deletes the name after "except … as name"
-    return found - deleted
-
-
-def _mentioned(nodes: Sequence[ast.AST]) -> set[str]:
-    names = [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)]
-    return {name.id for name in names}
 
 
 def _bind(statement: ast.stmt, found: Meaning) -> None:
@@ -640,27 +445,3 @@ def _aliases(tree: ast.Module, found: Meaning) -> Iterator[tuple[str, str]]:
         for name, value in _assigned(node):
             if path := found.path(value):
                 yield name, path
-
-
-def _arguments(scope: Scope) -> Iterator[ast.arg]:
-    arguments = scope.args
-    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    yield from filter(None, (arguments.vararg, arguments.kwarg))
-
-
-def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes in a function's body, except those in the bodies of nested functions."""
-    left = list(body)
-    while left:
-        node = left.pop()
-        yield node
-        if not isinstance(node, Scope | ast.ClassDef):
-            left.extend(ast.iter_child_nodes(node))
-
-
-def public(name: str) -> tuple[str, ...]:
-    """Return the names that ``from name import *`` defines, or none if they are unknown."""
-    found = _loaded(name)
-    if found is None:
-        return ()
-    return tuple(getattr(found, "__all__", [each for each in vars(found) if each[:1] != "_"]))

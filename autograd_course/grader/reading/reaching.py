@@ -12,9 +12,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import (
-    LONGEST_CHAIN,
-    Meaning,
+from autograd_course.grader.reading.libraries import (
     canonical,
     imported,
     is_submodule,
@@ -22,6 +20,7 @@ from autograd_course.grader.reading.meaning import (
     public,
     value_at,
 )
+from autograd_course.grader.reading.meaning import LONGEST_CHAIN, Meaning
 from autograd_course.grader.reading.vocabulary import ORDINARY_BASES, is_ordinary
 from autograd_course.notebook_files import tree_of
 

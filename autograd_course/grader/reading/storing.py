@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from autograd_course.grader.reading import tables
-from autograd_course.grader.reading.meaning import (
-    Meaning,
+from autograd_course.grader.reading.meaning import Meaning
+from autograd_course.grader.reading.scopes import (
     Scope,
     bindings,
     declared,
