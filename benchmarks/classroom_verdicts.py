@@ -16,9 +16,12 @@ import statistics
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
+
+import torch
 
 from benchmarks._common import command_line, some
 
@@ -32,16 +35,30 @@ from autograd_doctor import diagnose
 
 from autograd_course.extraction import Answer
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.exercise import Exercise
+from autograd_course.grader.exercise import Exercise, RoutineExercise, Trial
 from autograd_course.grader.kinds import function
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.verdict import Verdict, unfinished
 
+TRIAL = 0  # the seed of each trial
+
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
-    """Return the verdict that ``grade`` gives an answer."""
+    """Return the verdict that ``grade`` gives an answer. Each trial begins with the same seed."""
+    if isinstance(exercise, RoutineExercise):
+        exercise = replace(exercise, trials=tuple(map(seeded, exercise.trials)))
     with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
         return judge(exercise, answer)
+
+
+def seeded(trial: Trial) -> Trial:
+    """Return a trial that begins with the seed :data:`TRIAL`."""
+
+    def tried(answer: Any) -> Verdict | None:
+        torch.manual_seed(TRIAL)
+        return trial(answer)
+
+    return tried
 
 
 def seed_for(exercise: Exercise) -> int:
@@ -51,13 +68,17 @@ def seed_for(exercise: Exercise) -> int:
 
 def in_the_classroom(exercise: Exercise, answer: Answer, sandbox: Sandbox) -> Verdict:
     """Return the verdict that the classroom gives an answer, with the inputs of ``grade``."""
-    seed, about = seed_for(exercise), seeds.about
+    seed, about, derived = seed_for(exercise), seeds.about, seeds.derived
     looks = {"look": seed, "look again": seed + 1}  # the two runs of ``diagnose``
 
     def like_grade(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
         return looks.get(purpose) or about(secret, purpose, inputs)
 
+    def seed_of(secret: int, *purpose: str) -> int:
+        return TRIAL if purpose[0] == "trial" else derived(secret, *purpose)
+
     with (
+        patch.object(seeds, "derived", seed_of),
         patch.object(seeds, "samples", lambda exercise, secret: exercise.samples(secret)),
         patch.object(seeds, "about", like_grade),
     ):
