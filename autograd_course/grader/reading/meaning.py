@@ -70,6 +70,7 @@ class Meaning:
     contexts: set[int] = field(default_factory=set)  # local variables that refer to a ``ctx``
     late: set[int] = field(default_factory=set)  # everything in functions
     inside: set[int] = field(default_factory=set)  # everything in classes that derive from Function
+    decorators: set[int] = field(default_factory=set)  # decorators
     in_class: set[int] = field(default_factory=set)  # statements in class bodies
     annotations: set[int] = field(default_factory=set)  # everything in annotations
     counters: set[int] = field(default_factory=set)  # attributes and items that count something
@@ -233,6 +234,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                 found.values.setdefault(name, []).append(value)
                 if (size := number(value, {})) is not None:
                     found.numbers[name] = size
+            found.decorators.update(map(id, getattr(node, "decorator_list", ())))
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
                 found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
     defined = Counter(each.name for each in classes)

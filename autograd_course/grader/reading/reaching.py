@@ -47,7 +47,7 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             if path := names.path(node):
                 yield from _chain(path, stores=not isinstance(node.ctx, ast.Load))
             elif id(node) not in names.annotations:
-                yield from _unknown(name, names)
+                yield from _unknown(name, names, node.value)
         case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner) if path := names.path(owner):
             if canonical(path) in tables.GIVEN:
                 return
@@ -298,8 +298,12 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
                     if isinstance(inner, ast.Name) and inner.id in names.defined:
                         yield f"hands {inner.id} to {name}, which sets attributes of it", False
     plain = len(arguments) == 1 and isinstance(arguments[0], ast.Name | ast.Attribute)
-    if names.path(func) == "functools.wraps" and (not plain or keywords):
-        yield "it calls functools.wraps with options, which read attributes by name", True
+    if names.path(func) == "functools.wraps" and (
+        not plain or keywords or id(call) not in names.decorators
+    ):
+        yield "it calls functools.wraps other than as @wraps(f), so it can read any attribute", True
+    if canonical(names.path(func)) == "numpy.ndarray":
+        yield "it calls numpy.ndarray, which can read any memory", True
     starred = any(isinstance(each, ast.Starred) for each in arguments)
     if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords or starred):
         yield "it calls inspect.signature with options, which can run code from strings", True
@@ -357,6 +361,11 @@ def _by_name(name: str, names: Meaning) -> Iterator[_SAYS]:
     yield from _unknown(name, names)
 
 
-def _unknown(name: str, names: Meaning) -> Iterator[_SAYS]:
-    if name not in names.own_attributes and not is_ordinary(name, names.modules):
+def _unknown(name: str, names: Meaning, owner: ast.expr | None = None) -> Iterator[_SAYS]:
+    is_own = name in names.own_attributes
+    if name.startswith("_"):  # the answer's own object must have it, and not one of a library
+        is_own &= isinstance(owner, ast.Name) and (
+            id(owner) in names.locals or owner.id in names.classes
+        )
+    if not is_own and not is_ordinary(name, names.modules):
         yield f"uses .{name}, which no tensor and no class of the answer has", False

@@ -137,7 +137,7 @@ DATA = {"bias", "grad", "requires_grad", "training", "weight"}
 SPECIAL = {
     "__annotate__", "__annotations__", "__array_interface__", "__array_struct__",
     "__cuda_array_interface__", "__match_args__", "__reduce__", "__reduce_ex__", "__set_name__",
-    "__dict__", "__getstate__", "__setstate__",
+    "__dict__", "__getattribute__", "__getstate__", "__setstate__",
 }  # fmt: skip
 # Libraries whose classes are made to derive from them.
 BASES = {"abc", "enum", "typing", "typing_extensions"}
@@ -170,8 +170,10 @@ DIFFERENTIATORS = (
     "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",
     "torch.gradient", "numpy.gradient", "scipy.differentiate",
     *(f"scipy.optimize.{name}" for name in (
-        "approx_fprime", "check_grad", "curve_fit", "least_squares", "leastsq", "minimize",
-        "root")),
+        "approx_fprime", "basinhopping", "check_grad", "curve_fit", "dual_annealing", "fmin_bfgs",
+        "fmin_cg", "fmin_l_bfgs_b", "fmin_ncg", "fmin_slsqp", "fmin_tnc", "fsolve",
+        "least_squares", "leastsq", "minimize", "root", "shgo")),
+    "torch.distributions.ExponentialFamily",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
