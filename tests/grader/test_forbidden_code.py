@@ -98,6 +98,11 @@ FORBIDDEN = {
         "from torch.library import custom_op\nfrom math import pi as T\nT = ''\n"
         "@custom_op('a::b')\ndef f(x: T): pass"
     ),
+    "it changes KEPT, ": (
+        "KEPT = {}\ndef keeps(f):\n    def g(ctx, x):\n        KEPT[0] = x\n"
+        "        return f(ctx, x)\n    return g\nclass F:\n"
+        "    @keeps\n    def forward(ctx, x): return x"
+    ),
     "uses gi_code, ": "class Q: gi_code = None\ndef f(g): return g.gi_code",
     "uses numpy.linalg.test, which runs files": "import numpy as np\nnp.linalg.test()",
     "calls a type to create a class": "type(int)('A', (), {})",
@@ -180,6 +185,10 @@ ALLOWED = {
     "the sum of two tensors": "import torch\nT = torch.tensor(0.5)\ndef f(x): return T.add(x)",
     "a counter": "class Count:\n    calls = 0\ndef forward(ctx, x): Count.calls += 1",
     "a global counter": "n = 0\ndef forward(ctx, x):\n    global n\n    n += 1",
+    "a registry of classes": (
+        "KNOWN = {}\ndef register(cls):\n    KNOWN['it'] = cls\n    return cls\n"
+        "@register\nclass F: pass"
+    ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",
     "grad mode that is off": "import torch\ndef f(x):\n    with torch.set_grad_enabled(False): x",

@@ -10,6 +10,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from torch.autograd import Function
 
@@ -57,6 +58,8 @@ class Meaning:
     own_globals: set[str] = field(default_factory=set)  # defined before the cells mention them
     stored: Counter[str] = field(default_factory=Counter)  # how often code sets a variable
     counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to it
+    read: Counter[str] = field(default_factory=Counter)  # how often code reads a name
+    decorating: Counter[str] = field(default_factory=Counter)  # how often it is a plain decorator
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
     numbers: dict[str, float] = field(default_factory=dict)  # the variables that are numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
@@ -125,6 +128,10 @@ class Meaning:
                 isinstance(value, ast.Call) and self.path(value.func).startswith("torch.")
             ),
         )
+
+    def only_decorates(self, name: str) -> bool:
+        """Return whether code uses a function in no other way than as a plain decorator."""
+        return 0 < self.read[name] == self.decorating[name]
 
     def is_counter(self, name: str) -> bool:
         """Return whether code sets a global only to numbers, and only adds numbers to it."""
@@ -234,7 +241,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                 found.values.setdefault(name, []).append(value)
                 if (size := number(value, {})) is not None:
                     found.numbers[name] = size
-            found.decorators.update(map(id, getattr(node, "decorator_list", ())))
+            for decorator in getattr(node, "decorator_list", ()):
+                found.decorators.add(id(decorator))
+                found.decorating.update([decorator.id] if isinstance(decorator, ast.Name) else [])
+            found.read.update([node.id] if _is_read(node) else [])
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
                 found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
     defined = Counter(each.name for each in classes)
@@ -370,6 +380,10 @@ def _may_change(trees: Sequence[ast.Module], found: Meaning) -> set[str]:
         for node in every
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in reads
     }
+
+
+def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _is_type(value: ast.expr) -> bool:

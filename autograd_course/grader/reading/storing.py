@@ -16,7 +16,7 @@ from autograd_course.grader.reading.scopes import (
 )
 
 _Use = tuple[ast.AST, str, bool]
-_WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_for_backward`"
+_WHY = "which outlives the call: keep only what you pass to `ctx.save_for_backward`"
 _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
 _READING = {
     "list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "len", "max", "min", "any", "all",
@@ -32,7 +32,12 @@ def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
         if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
     for scope in _scopes(tree.body):
-        yield from _Stored(names, on_ctx).within(scope, set(), set())
+        if isinstance(scope, ast.FunctionDef) and names.only_decorates(scope.name):
+            nested = (node for node in _nodes(scope.body) if isinstance(node, Scope))
+            for inner in nested:  # the function itself runs once, before all calls
+                yield from _Stored(names, on_ctx).within(inner, bindings(scope), bindings(scope))
+        else:
+            yield from _Stored(names, on_ctx).within(scope, set(), set())
 
 
 def _scopes(body: list[ast.stmt]) -> Iterator[Scope]:
