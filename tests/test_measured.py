@@ -8,6 +8,7 @@ from autograd_doctor.memory import kept_bytes, peak_bytes
 from made import make
 from memory_variants import VARIANTS, batch
 
+from autograd_course.execution import Computed
 from autograd_course.grader.checks import keeps_at_most, peaks_at_most
 from autograd_course.visualize.memory.trace import trace_memory
 
@@ -35,7 +36,7 @@ OnCtx = make(lambda ctx, x: setattr(ctx, "y", 2 * x) or 2 * x, lambda ctx, g: 2 
 def test_a_budget_of_kept_bytes() -> None:
     check = keeps_at_most(lambda x: 0, "nothing at all")
 
-    assert check(Doubled, (torch.randn(50),)) is None
+    assert isinstance(check(Doubled, (torch.randn(50),)), Computed)
     assert check(Kept_x, (torch.randn(50),)).message == (
         "200 bytes are saved for `backward`. This exercise allows 0: nothing at all."
     )
@@ -45,7 +46,7 @@ def test_a_budget_of_kept_bytes() -> None:
 def test_a_budget_of_peak_bytes() -> None:
     check = peaks_at_most(lambda x: 4 * x.nbytes, "four times x")
 
-    assert check(Doubled, (torch.randn(50),)) is None
+    assert isinstance(check(Doubled, (torch.randn(50),)), Computed)
     assert check(Wasteful, (torch.randn(50),)).message == (
         "`forward` and `backward` need 10,400 bytes at once. "
         "This exercise allows 800: four times x."
