@@ -498,7 +498,7 @@ def test_source_of_any_size_is_read(source: str) -> None:
 
 
 def test_source_that_is_no_python_is_left_to_the_run_and_never_passes() -> None:
-    found = read(["def", "\0", "(" * 9999], SQUARE)
+    found = read(["def", "\0", "(" * 9999], SQUARE, "Square")
 
     assert (found.forbidden, found.remarks) == ((), ())
     assert found.held_against(Verdict(WrongBecause("no."))) == Verdict(WrongBecause("no."))

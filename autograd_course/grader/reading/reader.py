@@ -41,7 +41,7 @@ class Use:
 class Reading:
     """The suspicious code in a source. An answer with ``forbidden`` code earns no points.
 
-    ``remarks`` describe code that an instructor should check. ``unread`` is code that the grader
+    ``remarks`` describe code that an instructor should check. ``unread`` is a cell that the grader
     could not parse. It is forbidden if Python could run it nevertheless. ``skipped`` would be
     forbidden, but the answer does not need it. The classroom runs ``cells``, which do not contain
     this code.
@@ -103,7 +103,7 @@ def _read(cells: tuple[str, ...], exercise: Exercise, name: str) -> Reading:
         for node, what, is_forbidden in _used(tree, answer, names, exercise):
             found = forbidden if is_forbidden else remarks
             found.setdefault(what, _use(cell, node, what))
-    unread = (_UNREADABLE,) if len(parsed) < len(cells) else ()
+    unread = (_UNREADABLE,) if name and len(parsed) < len(cells) else ()
     left_out = tuple(_use(each.cell, each.statement.node, each.what) for each in skipped)
     return Reading(_by_line(forbidden), _by_line(remarks), unread, left_out, cells)
 

@@ -469,7 +469,7 @@ EDITED = [
     edited(
         "ternary-ste",
         "passes in either window",
-        "wrong-region",
+        "gradient-mismatch",
         (
             "grad_x = grad_output * (lower + upper) / 2",
             "grad_x = grad_output * (lower + upper > 0)",
@@ -776,14 +776,14 @@ WRONG = [
     backward(
         "fake-quantize",
         "holds the rounded level against the bounds",
-        "wrong-region",
+        "gradient-mismatch",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
         hint="for the gradient of x, also compare x / step with the bounds",
     ),
     backward(
         "fake-quantize",
         "holds the rounded level against the bounds for both",
-        "wrong-region",
+        "gradient-mismatch",
         lambda ctx, x, s, g: _by_level(ctx, (x / s).round(), x / s, g),
         hint="The clamp comes before the rounding",
     ),
