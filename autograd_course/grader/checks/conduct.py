@@ -298,10 +298,10 @@ def without(*operations: str, use: str) -> Check:
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:
         followed = Followed(function.apply, inputs)
-        with OperationRecorder() as recording, _library_calls() as called:
+        with OperationRecorder() as recording, _library_calls() as by_libraries:
             followed(*differentiable(inputs))
             followed.backward()
-        for name in (*recording.names, *called):
+        for name in (*recording.names, *by_libraries):
             if name in operations:
                 return found(
                     "unneeded-function",

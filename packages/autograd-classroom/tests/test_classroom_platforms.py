@@ -274,7 +274,7 @@ HANDED_IN: dict[str, tuple[dict[str, bytes], float, str]] = {
     "a stub": (notebooks(homework=STUB), 0, "not attempted: you have not written `forward` yet"),
     "broken": ({"homework.ipynb": solution()[:500]}, 0, "the notebook's JSON is broken"),
     "a script": ({"01_template.py": f"import torch\n{SQUARE}".encode()}, 1, "in another cell"),
-    "nothing": ({}, 0, "there is no notebook and no script in it\nnot attempted: no Square"),
+    "nothing": ({}, 0, "it contains no notebook and no script\nnot attempted: no Square"),
     "two": (notebooks(a=WRONG, b=SQUARE), 1, "a.ipynb: b.ipynb is graded for lesson 01 instead"),
     "and a script": (
         notebooks(homework=SQUARE) | {"helpers.py": b"import torch"},

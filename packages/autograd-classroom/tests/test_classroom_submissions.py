@@ -486,6 +486,6 @@ def test_a_notebook_of_another_lesson_is_named_if_the_student_has_no_other(tmp_p
         count = hand_in.hand_in(book, root, wanted)
         said = {each.source: each.message for each in book.problems()}
 
-    assert (count.notebooks, count.rejected) == (1, 1), "the lesson is no problem of the file"
+    assert (count.notebooks, count.rejected) == (1, 1), "another lesson is not a rejected file"
     assert said.keys() == {"bob/b.ipynb", "cyd/a.ipynb", "cyd/b.ipynb"}
     assert said["bob/b.ipynb"] == "it belongs to lesson 02, which this assignment does not include"

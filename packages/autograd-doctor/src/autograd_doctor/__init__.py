@@ -14,6 +14,7 @@ PyTorch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +84,16 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            found = import_module(f"{__name__}.{module}")
-            if name in vars(found):
-                return vars(found)[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _find(name, _MODULES, __name__, __all__)
+
+
+def _find(name: str, modules: Iterable[str], asked: str, public: Iterable[str]) -> Any:
+    """Import modules until one defines a public name of the module ``asked``. Return its value."""
+    for module in modules if name in public else ():
+        found = vars(import_module(f"{__name__}.{module}"))
+        if name in found:
+            return found[name]
+    raise AttributeError(f"module {asked!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,9 @@ change at any time.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from autograd_doctor import _find
 
 if TYPE_CHECKING:
     from autograd_doctor._collect import as_given, collect_evidence
@@ -70,10 +71,4 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            found = import_module(f"autograd_doctor.{module}")
-            if name in vars(found):
-                globals()[name] = vars(found)[name]
-                return globals()[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _find(name, _MODULES, __name__, __all__)

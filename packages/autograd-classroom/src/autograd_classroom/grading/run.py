@@ -45,13 +45,15 @@ def work(
     code. Raises GradingError.
     """
     passed: dict[str | None, Score] = {}  # the first verdict on each program that has passed
+    programs: dict[str, str | None] = {}  # the program of each piece of code
 
     def record(score: Score) -> None:
         step(score, book.record_for_all(run, score))
 
     def tasks() -> Iterator[Task]:
         for answer in book.queued():
-            if same := passed.get(canonical(answer)):
+            programs[answer.hash] = canonical(answer)
+            if same := passed.get(programs[answer.hash]):
                 record(replace(same, hash=answer.hash, seconds=0.0))
             else:
                 yield Task(answer, seed_for(run, answer), run.grader)
@@ -60,7 +62,7 @@ def work(
         for outcome in outcomes:
             record(score := _score(outcome))
             plain = score.status == "passed" and not score.evidence and not score.remarks
-            if plain and (program := canonical(outcome.task.answer)):
+            if plain and (program := programs[score.hash]):
                 passed.setdefault(program, score)
 
 

@@ -40,7 +40,7 @@ _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
 }  # fmt: skip
-NOTHING = "there is no notebook and no script in it"
+NOTHING = "it contains no notebook and no script"
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # our own files in a submitted checkout
 
 
