@@ -23,26 +23,26 @@ from collections.abc import Collection, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import autograd_doctor
-
 from autograd_classroom.protocol import parcel
 from autograd_classroom.worker import replies
 from autograd_classroom.worker.inside import has
 from autograd_course.grader import verdict
+from autograd_course.grader.checks import calling
 from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = ("autograd_classroom.", "autograd_course.")
 _CACHED = functools._lru_cache_wrapper
 # In the worker, these functions replace parts of the grader. They create data but do not judge.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
-    id(getattr(verdict, name)): (replies.__name__, standing)
-    for name, standing in {
-        "wrong": "wrong",
-        "unfinished": "unfinished",
-        "failed": "failed",
-        "Verdict": "Said",
-    }.items()
-} | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
+    id(judging): (replies.__name__, standing)
+    for judging, standing in (
+        (verdict.wrong, "wrong"),
+        (verdict.unfinished, "unfinished"),
+        (verdict.failed, "failed"),
+        (verdict.Verdict, "Said"),
+        (calling.found, "found"),
+    )
+}
 # Types that cannot be found by name in their ``__module__``.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 

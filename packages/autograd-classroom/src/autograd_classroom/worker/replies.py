@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from autograd_doctor.finding import Finding
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,11 @@ def wrong(text: str) -> Said:
 def unfinished(text: str) -> Said:
     """Report that the answer has not been written yet."""
     return Said("not attempted", text)
+
+
+def found(rule: str, message: str, evidence: Mapping[str, Any], hint: str) -> Finding:
+    """Report that the answer breaks a rule. The judge replaces the severity and the lesson."""
+    return Finding(rule, "error", message, evidence, hint, "")
 
 
 def failed(text: str) -> Said:

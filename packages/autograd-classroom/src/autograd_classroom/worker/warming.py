@@ -15,7 +15,7 @@ from torch.autograd import Function
 
 from autograd_classroom.protocol import Frame
 from autograd_classroom.protocol.wire import pack
-from autograd_classroom.worker import given
+from autograd_classroom.worker import given, replies  # noqa: F401 - experiments use replies
 from autograd_classroom.worker.handlers import Handlers
 from autograd_classroom.worker.tamper_check import TamperCheck
 
