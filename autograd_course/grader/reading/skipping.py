@@ -36,6 +36,8 @@ def skip(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], list[Skipped
     every = [each for parts in parsed for each in parts]
     own = {id(each) for each in answer_code(every, name)}
     others = [each for each in every if id(each) not in own]
+    if not others:
+        return tuple(cells), []
     names = meaning([ast.Module([each.node for each in every], [])], is_whole=bool(name))
     reasons = {id(each): what for each in others if (what := _forbidden(each, names))}
     reasons |= _broken(every, set(map(id, others)), reasons)
