@@ -305,7 +305,7 @@ def _folder(path: Path) -> Path:
 def _computed() -> float:
     """Return the user and system time of all processes on this machine.
 
-    The processes in a sandbox have no parent outside that could wait for them and learn their times.
+    No process outside a sandbox can wait for the processes inside and learn their times.
     """
     spent = psutil.cpu_times()
     return spent.user + spent.system
