@@ -161,6 +161,8 @@ REMARKED = {
     ),
     "divides by 10 ** (-4), as a finite difference does (line 1)": "def d(x): return x / 10 ** -4",
     "divides by h, as a finite difference does (line 2)": "h = 1e-3\ndef d(x): return x.div(h)",
+    "multiplies by n, as a finite difference does (line 2)": "n = 1e6\ndef d(x): return n * x",
+    "multiplies by 2 ** 16, as a finite difference does (line 1)": "def d(x): x *= 2 ** 16",
     "uses D, which is made once for all calls (line 2)": (
         "D = torch.nn.ModuleDict()\ndef slope(x): return D['f'](x)"
     ),

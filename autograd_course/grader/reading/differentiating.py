@@ -73,20 +73,36 @@ def _differentiates(path: str) -> bool:
 
 
 def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield divisions by a small constant, as in a finite difference or a complex step."""
+    """Yield scalings by a constant, as in a finite difference or a complex step.
+
+    These are divisions by a small constant and multiplications by a large one.
+    """
+    for how, factor in _scalings(node):
+        size = number(factor, names.numbers)
+        if size is None:
+            continue
+        if 0 < abs(size) <= tables.SMALL if how == "divides" else abs(size) >= tables.LARGE:
+            yield f"{how} by {ast.unparse(factor)}, as a finite difference does"
+
+
+def _scalings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the expressions by which a node divides or multiplies."""
     match node:
         case (
             ast.BinOp(op=ast.Div(), right=right)
             | ast.AugAssign(op=ast.Div(), value=right)
             | ast.Call(func=ast.Attribute(attr="div" | "div_" | "true_divide"), args=[*_, right])
         ):
-            size = number(right, names.numbers)
+            yield "divides", right
         case ast.BinOp(op=ast.Pow(), left=left, right=right) if number(right, {}) == -1:
-            size = number(left, names.numbers)
-        case _:
-            return
-    if size is not None and 0 < abs(size) <= tables.SMALL:
-        yield f"divides by {ast.unparse(right)}, as a finite difference does"
+            yield "divides", left
+        case ast.BinOp(op=ast.Mult(), left=left, right=right):
+            yield "multiplies", left
+            yield "multiplies", right
+        case ast.AugAssign(op=ast.Mult(), value=right):
+            yield "multiplies", right
+        case ast.Call(func=ast.Attribute(attr="mul" | "mul_" | "multiply"), args=[*_, right]):
+            yield "multiplies", right
 
 
 def _is_off(node: ast.AST) -> bool:

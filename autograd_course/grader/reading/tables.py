@@ -181,6 +181,7 @@ DIFFERENTIATORS = (
 )  # fmt: skip
 # Dividing by a constant up to this size may be a finite difference or a complex step.
 SMALL = 0.05
+LARGE = 500.0  # multiplying by a constant of at least this size may be one, too
 # An answer may enter these modes, but a class that derives from one of them changes what they do.
 MODES = {
     "torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode",
