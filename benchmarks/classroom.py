@@ -18,6 +18,11 @@ grades classes of these sizes, but only in our sandbox. A third of the answers a
 are wrong and a third are unchanged stubs. No two have the same code. The result shows how much
 memory and computing time each additional student costs.
 
+    python -m benchmarks.classroom --watch [--students 20]
+
+hands in answers one by one while ``classroom watch`` runs. The result shows how long a student
+waits, from the moment when the file is in the folder until ``watch`` prints the verdict.
+
     python -m benchmarks.classroom --repairs [--students 100] [--jobs 2]
 
 grades wrong answers from ``benchmarks/mistakes/answers``, one per student, with and without the
@@ -32,6 +37,7 @@ import csv
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -50,13 +56,14 @@ from benchmarks._common import ROOT, command_line
 from benchmarks.repairs import mistakes
 
 NBGRADER = ROOT / "build" / "nbgrader"  # created by: make build/nbgrader
-LESSON, CLASS, QUICK, SAMPLE = "01_template", 50, 6, 2
+LESSON, CLASS, WATCHED, QUICK, SAMPLE = "01_template", 50, 20, 6, 2
 INSTALL = {
     "nbgrader": "make build/nbgrader",
     "otter": "install otter-grader in an environment that can import torch, and add its folder of "
     "commands to PATH",
 }
 CLASSROOM = ROOT / "packages" / "autograd-classroom" / "src"
+CLASSROOM_COMMAND = ("-m", "autograd_course.cli", "classroom")
 TURNS = 3
 EXERCISES = ROOT / "exercises" / f"{LESSON}.ipynb"
 ANSWER = """\
@@ -115,6 +122,7 @@ def main() -> None:
     parser.add_argument("--students", type=int)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--growth", metavar="SIZES")
+    parser.add_argument("--watch", action="store_true")
     parser.add_argument("--repairs", action="store_true")
     asked = parser.parse_args()
     try:
@@ -123,6 +131,9 @@ def main() -> None:
         return print(f"This benchmark is skipped: {missing}")
     if asked.growth:
         growth([int(size) for size in asked.growth.split(",")], asked.jobs)
+        return
+    if asked.watch:
+        watch(asked.students or (QUICK if asked.quick else WATCHED), asked.jobs)
         return
     if asked.repairs:
         repairs(asked.students or (QUICK if asked.quick else 2 * CLASS), asked.jobs)
@@ -151,6 +162,41 @@ def growth(sizes: Sequence[int], jobs: int) -> None:
     if (more := last.students - first.students) > 0:
         held, computed = last.peak - first.peak, last.computed - first.computed
         print(f"A further student: {held / more / 2**10:.1f} KiB, {1000 * computed / more:.0f} ms")
+
+
+def watch(students: int, jobs: int) -> None:
+    """Hand in answers one by one while ``classroom watch`` runs, and print how long each takes."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "homework").mkdir()
+        arguments = ["watch", "homework", "--exercises", "square", "--jobs", str(jobs)]
+        with subprocess.Popen(
+            [sys.executable, "-u", *CLASSROOM_COMMAND, *arguments],
+            cwd=folder, env=_environment(folder), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            waits = sorted(_waits(process, folder, students))
+            process.send_signal(signal.SIGINT)
+    median, longest = statistics.median(waits), waits[-1]
+    print(f"a watched answer: median {median:.2f} s, longest {longest:.2f} s, of {students}")
+
+
+def _waits(process: subprocess.Popen[str], folder: Path, students: int) -> Iterator[float]:
+    assert process.stdout is not None
+    for number in range(students):
+        for line in process.stdout:  # wait until the sandbox is warm and the reports are written
+            if "Waiting for more" in line:
+                break
+        student = f"s{number:04}"
+        _hand_in(folder / f"{student}.ipynb", number)
+        place = folder / "homework" / student / f"{LESSON}.ipynb"
+        place.parent.mkdir()
+        begun = time.perf_counter()
+        (folder / f"{student}.ipynb").rename(place)
+        for line in process.stdout:
+            if line.startswith(student):
+                yield time.perf_counter() - begun
+                break
 
 
 def repairs(students: int, jobs: int) -> None:
@@ -229,7 +275,7 @@ def _graded(
 ) -> Took:
     """Grade the folder ``homework`` with the classroom package in ``source``."""
     command = [
-        sys.executable, "-m", "autograd_course.cli", "classroom", "grade", "homework",
+        sys.executable, *CLASSROOM_COMMAND, "grade", "homework",
         "--exercises", ",".join(exercises), "--jobs", str(jobs),
     ]  # fmt: skip
     measured = _measured([command], folder, source)
@@ -308,17 +354,14 @@ def _computed() -> float:
     No process outside a sandbox can wait for the processes inside and learn their times.
     """
     spent = psutil.cpu_times()
-    return spent.user + spent.system
+    return float(spent.user + spent.system)
 
 
 def _measured(
     commands: Sequence[Sequence[str]], folder: Path, source: Path = CLASSROOM
 ) -> tuple[float, float, int]:
     """Run commands one by one. Return the elapsed time, the CPU time and the peak memory."""
-    programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
-    paths = f"{source}:{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
-    progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
-    environment = os.environ | progress | {"PATH": programs, "PYTHONPATH": paths}
+    environment = _environment(folder, source)
     before, peak, begun = _computed(), 0, time.perf_counter()
     for command in commands:
         with (folder / "log").open("a") as log:
@@ -331,6 +374,13 @@ def _measured(
             raise SystemExit(f"{command} ended with {process.returncode}:\n{_end(folder / 'log')}")
     seconds = time.perf_counter() - begun
     return seconds, _computed() - before, peak
+
+
+def _environment(folder: Path, source: Path = CLASSROOM) -> dict[str, str]:
+    programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
+    paths = f"{source}:{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
+    progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
+    return {**os.environ, **progress, "PATH": programs, "PYTHONPATH": paths}
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
