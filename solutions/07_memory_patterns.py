@@ -449,7 +449,7 @@ grade("invertible-coupling", Coupling)
 #
 # **Write** both methods. You may call `torch.logsumexp` and `torch.softmax`. Backward needs a number for each row that is neither an input nor an output, so use a combined `forward`.
 #
-# **Constraints:** the full matrix of logits must never exist, neither in forward nor in backward. Besides its inputs, the Function saves at most two numbers for each row.
+# **Constraints:** the full matrix of logits must never exist, neither in forward nor in backward. Nor may the chunks' gradients of the weight all exist at the same time. Besides its inputs, the Function saves at most two numbers for each row.
 
 
 # %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -139,6 +139,7 @@ STATED: dict[str, dict[str, str]] = {
     "chunked-row-losses": {
         "must never exist, neither in forward": "whole in forward",
         "or in backward": "whole in backward",
+        "the chunks' gradients of the weight": "lists the gradients",
         "at most two numbers for each row": "keeps the softmax",
     },
     "attention-forward": {

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from autograd_doctor.memory import kept_bytes
+from autograd_doctor.memory import kept_bytes, kept_tensors
 from torch import Tensor, nn
 
 from autograd_course.errors import first_line
@@ -108,8 +108,8 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
     """Check that the routine saves only the input and the parameters for backward."""
     block, x = block_with(0.5), batch()
     followed = Followed(lambda x: _seeded(routine, block, x), (x,))
-    kept = kept_bytes(followed, x)
-    if kept:
+    kept = sum(it.bytes for it in kept_tensors(followed, x) if not it.anyway)
+    if kept and not (kept == _random_state().nbytes and _keeps_random_state(routine, block, x)):
         return wrong(
             f"{kept:,} bytes are saved for backward besides the input and the parameters. Backward "
             "recomputes the intermediate results, so do not save them."
@@ -125,6 +125,20 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
 def _seeded(routine: Routine, block: nn.Module, x: Tensor) -> Tensor:
     torch.manual_seed(SEED)
     return routine(block, x)
+
+
+def _random_state() -> Tensor:
+    """Return the random state with which each seeded call begins."""
+    torch.manual_seed(SEED)
+    return torch.get_rng_state()
+
+
+def _keeps_random_state(routine: Routine, block: nn.Module, x: Tensor) -> bool:
+    """Return whether the last node of the graph keeps the random state, or a copy of it."""
+    node: Any = _seeded(routine, block, x).grad_fn
+    state = _random_state()
+    held = [*vars(node).values(), *node.saved_tensors]
+    return any(isinstance(it, Tensor) and torch.equal(it, state) for it in held)
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
