@@ -244,10 +244,17 @@ def describe_disagreement(comparison: Comparison) -> Match | None:
     )
     where = element(name, index)
     return Match(
-        f"{name} changes {comparison.how}.",
+        f"{name} changes {comparison.how}.{_shapes(comparison.actual[k], comparison.expected[k])}",
         {"witness": f"{where}: {actual}, should be {expected}"}
         | ({"line": comparison.line} if comparison.line else {}),
     )
+
+
+def _shapes(actual: Tensor | None, expected: Tensor | None) -> str:
+    """Return a sentence that names two different shapes, or ``""`` if the shapes are equal."""
+    if actual is None or expected is None or actual.shape == expected.shape:
+        return ""
+    return f" Its shape is {tuple(actual.shape)} instead of {tuple(expected.shape)}."
 
 
 def furthest(comparison: Comparison) -> Place | None:
