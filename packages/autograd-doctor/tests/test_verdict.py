@@ -19,6 +19,7 @@ from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.finite_differences import derivative
 from autograd_doctor._pipeline import clearest, keep_confirmed
 from autograd_doctor._probes import ALWAYS, probes_for
+from autograd_doctor.extension import as_given
 from autograd_doctor.finding import Finding
 from cases.first_order import SwishFixed
 from cases.making import POSITIVE, X, draw, raw, saving
@@ -448,3 +449,35 @@ def shared(x: Tensor, g: Tensor) -> Tensor:
     """Return the gradient of the largest magnitude, shared by all elements that have it."""
     largest = x.abs() == x.abs().amax(-1, keepdim=True)
     return g[..., None] * largest * x.sign() / largest.sum(-1, keepdim=True)
+
+
+# What a message says about inputs that the diagnosis did not try
+
+
+def vanishing(where: Callable[..., Tensor]) -> type[Function]:
+    """Return a cube plus its input, whose gradient is zero in a region."""
+    return saving(lambda x: x**3 / 3 + x, lambda x, g: torch.where(where(x), 0, (x * x + 1) * g))
+
+
+SPREAD = torch.tensor([-2.1, -1.6, -1.2, -0.9, 0.6, 0.8, 1.1, 1.4, 1.9, 2.0])
+WIDE = torch.tensor([-90, -60, -0.8, 0.1, 0.3, 0.7, 0.9])
+FEW = torch.tensor([-2.1, -1.2, -0.9, 0.6, 1.4])
+
+
+@pytest.mark.parametrize(
+    ("where", "example", "sampler", "told"),
+    [
+        pytest.param(lambda x: x < -0.4, SPREAD, None, "only where `x < -0.4`", id="half a line"),
+        pytest.param(lambda x: x.abs() > 1, SPREAD, None, "only where `|x| > 1`", id="both ends"),
+        pytest.param(lambda x: (x < -0.4) | ((x > 0) & (x < 0.5)), SPREAD, None,
+                     "at 4 of 10 elements, namely where `x < 0`", id="a second region in a gap"),
+        pytest.param(lambda x: x < -0.4, FEW, as_given,
+                     "at 3 of 5 elements, namely where `x < 0`", id="few are right"),
+        pytest.param(lambda x: x < -2, WIDE, as_given,
+                     "at 2 of 7 elements, namely where `x < -1`", id="a wide gap"),
+    ],
+)  # fmt: skip
+def test_a_bound_needs_enough_correct_elements_near_it(where, example, sampler, told) -> None:
+    found = diagnose(vanishing(where), (example,), sampler=sampler, repair=False).findings[0]
+
+    assert told.replace("x", "args[0]") in found.message

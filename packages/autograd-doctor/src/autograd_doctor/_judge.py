@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from autograd_doctor._execution.isolation import preserve_global_state
@@ -74,7 +75,10 @@ def judge_evidence(
             outputs cannot be compared.
     """
     with preserve_global_state(seed):  # a reference may draw random numbers or warn
-        return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)
+        known, *others = (
+            establish(each, reference, surrogate, seed) for each in (evidence, *evidence.others)
+        )
+        return judge(replace(known, others=tuple(others)), intentional, skip_rules)
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:

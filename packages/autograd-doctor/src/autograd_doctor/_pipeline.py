@@ -222,19 +222,39 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     if has_error(findings):
         errors = _errors(verdicts)
         thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
-        second = _judge(examiner, examiner.collect(second_seed, thorough=thorough), second_seed)
+        again = examiner.collect(second_seed, thorough=thorough)
+        second = _judge(examiner, again, second_seed)
+        if errors & GENERALIZING:
+            verdicts = _judge(examiner, evidence, seed, again=again)
         findings = clearest([keep_confirmed(found, second) for found in verdicts], second)
         if not has_error(findings):
-            others = _judge(examiner, evidence, seed, and_their_like(errors))
+            others = _judge(examiner, evidence, seed, and_their_like(errors), again)
             findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
 
 
+# The messages of these rules say something about inputs that the diagnosis did not try. They rely
+# on the evidence from all inputs of both runs.
+GENERALIZING = {"wrong-region"}
+
+
 def _judge(
-    examiner: Examiner, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+    examiner: Examiner,
+    evidence: Sequence[Evidence],
+    seed: int,
+    skip_rules: Collection[str] = (),
+    again: Sequence[Evidence] = (),
 ) -> list[Findings]:
-    """Return the findings for each ``Evidence``. For other numbers, keep only wrong gradients."""
-    verdicts = examiner.judge(evidence, seed, skip_rules)
+    """Return the findings for each ``Evidence``. For other numbers, keep only wrong gradients.
+
+    The rules can compare each ``Evidence`` with the others, and with those of the second run
+    (``again``).
+    """
+    together = [
+        replace(each, others=(*evidence[:place], *evidence[place + 1 :], *again))
+        for place, each in enumerate(evidence)
+    ]
+    verdicts = examiner.judge(together, seed, skip_rules)
     pairs = zip(verdicts, evidence, strict=True)
     return [_about_numbers(found, changed_numbers(evidence[0], each)) for found, each in pairs]
 

@@ -209,6 +209,7 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield _are_inputs(seen.inputs, asked, wanted)
     # The other process must not provide facts that only the caller can know.
     yield not (seen.values.expected or seen.values.held_fixed or seen.values.surrogate)
+    yield not seen.others
     yield seen.values.reference_outputs is None and seen.values.reference_grads is None
     yield _forward_fits(seen)
     yield _raw_fits(seen)

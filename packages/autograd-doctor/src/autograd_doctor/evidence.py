@@ -554,7 +554,9 @@ class Evidence:
     The first fields describe the call and its forward pass. ``omitted`` holds the inputs for which
     the call uses the default values. ``second_order`` is ``None`` if no probe examined second
     derivatives. ``left_out`` holds the names of the probes that ``diagnose`` skipped for lack of
-    time.
+    time. ``others`` holds evidence about the same Function on other inputs. The pipeline adds it
+    before it judges the evidence, so that a rule can test whether a statement is true for these
+    inputs too.
     """
 
     subject: str
@@ -572,6 +574,7 @@ class Evidence:
     variants: Variants = field(default_factory=Variants)
     left_out: tuple[str, ...] = ()
     needs_device: bool = False  # whether the Function fails on CPU copies of its inputs
+    others: tuple[Evidence, ...] = ()
 
     def name(self, position: int) -> str:
         """Return the name of the argument at a position."""

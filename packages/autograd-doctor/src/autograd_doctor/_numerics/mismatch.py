@@ -102,6 +102,13 @@ def mismatches(evidence: Evidence, vjp: Cotangent = RANDOM) -> tuple[Mismatch, .
 
 
 def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
+    for found in comparisons(evidence, vjp):
+        if bool(found.wrong.any()) and (kept := _along_structure(found)) is not None:
+            yield kept
+
+
+def comparisons(evidence: Evidence, vjp: Cotangent = RANDOM) -> Iterator[Mismatch]:
+    """Yield the comparison of each gradient with the expected one, even if they agree."""
     seen, truth = evidence.values.vjps.get(vjp), evidence.values.expected.get(vjp)
     if seen is None or seen.failure or truth is None:
         return
@@ -109,9 +116,7 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
         actual = torch.zeros_like(expected.value) if grad is None else grad.to(expected.value.dtype)
         rounding = resolution(actual) * size(actual)
         expected = Expected(halved(expected.value, actual), expected.tolerance + rounding)
-        found = Mismatch(evidence, slot, actual, expected, grad is not None)
-        if bool(found.wrong.any()) and (kept := _along_structure(found)) is not None:
-            yield kept
+        yield Mismatch(evidence, slot, actual, expected, grad is not None)
 
 
 def _along_structure(found: Mismatch) -> Mismatch | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from autograd_doctor._numerics.closeness import within
-from autograd_doctor._numerics.mismatch import Mismatch
+from autograd_doctor._numerics.mismatch import Mismatch, comparisons
 from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
+from autograd_doctor.formatting import elements
 
 # --------------------------------------------------------------------------------------------------
 # Describe a region that an argument (a mask, a class label or an index) selects.
@@ -196,7 +197,11 @@ def slices_with(mask: Tensor, axis: int) -> set[int]:
 
 
 def region(m: Mismatch) -> str | None:
-    """Describe the input values for which the gradient is incorrect, and the kind of error."""
+    """Describe the input values for which the gradient is incorrect, and the kind of error.
+
+    Name a bound for all inputs only if the evidence from other inputs supports it. Otherwise, say
+    which elements of this input the bound separates.
+    """
     right = m.known & ~m.wrong
     if m.actual.is_complex() or not bool(right.any()):
         return None
@@ -205,19 +210,79 @@ def region(m: Mismatch) -> str | None:
     explained = typical is not None or (instead is not None and not _is_a_slice(m))
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
-    rights = [right] if typical == _PASSED_ON else _right_ones(m, right)
-    for threshold in chain.from_iterable(_thresholds(m, each) for each in rights):
-        if m.coarse:  # small elements count as correct, so 0 is the only reliable bound
-            certain = threshold.at_zero and instead is not None
-        else:
-            certain = threshold.chance < 0.01 or explained
-        if certain:
+
+    def certain(seen: Sequence[Mismatch]) -> Iterator[Threshold]:
+        for threshold in _thresholds(Elements.of(seen), every=typical == _PASSED_ON):
+            if m.coarse:  # small elements count as correct, so 0 is the only reliable bound
+                if threshold.at_zero and instead is not None:
+                    yield threshold
+            elif threshold.chance < 0.01 or explained:
+                yield threshold
+
+    for threshold in certain([m, *_on_other_inputs(m)]):
+        if threshold.is_supported:
             return f"{told}`{threshold.text}`{what}"
+    if own := next(certain([m]), None):
+        count = elements(int(m.wrong.sum()), int(m.known.sum()))
+        return f"the gradient of `{m.name}` is wrong at {count}, namely where `{own.text}`{what}"
     if m.coarse:
         return None
     if label := labeled(m):
         return f"{told}{label}{what}"
     return f"{told}several elements have the same value" if _ties(m, right) else None
+
+
+def _on_other_inputs(m: Mismatch) -> Iterator[Mismatch]:
+    """Yield the comparisons of the same gradient on other inputs with the same numbers.
+
+    Leave out comparisons that are less precise, or more precise, than this one.
+    """
+    numbers = [as_number(value) for value in m.evidence.inputs]
+    for evidence in m.evidence.others:
+        if [as_number(value) for value in evidence.inputs] == numbers:
+            for other in comparisons(evidence):
+                if other.slot == m.slot and other.coarse == m.coarse:
+                    yield other
+
+
+@dataclass(frozen=True)
+class Elements:
+    """The elements of an input in one or several calls, as vectors.
+
+    ``numbers`` holds the numbers among the arguments. ``beside`` maps the names of other inputs
+    that have the same shape to their elements.
+    """
+
+    name: str
+    numbers: tuple[float, ...]
+    values: Tensor
+    wrong: Tensor
+    right: Tensor
+    truth: Tensor
+    beside: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, seen: Sequence[Mismatch]) -> Elements:
+        """Return the elements from all comparisons of one gradient."""
+        first, beside = seen[0], [dict(_others(m)) for m in seen]
+        numbers = [as_number(value) for value in first.evidence.inputs]
+        return cls(
+            first.name,
+            tuple(number for number in numbers if number is not None),
+            _joined(m.input for m in seen),
+            _joined(m.wrong for m in seen),
+            _joined(m.known & ~m.wrong for m in seen),
+            _joined(m.truth for m in seen),
+            {
+                name: _joined(each[name] for each in beside)
+                for name in beside[0]
+                if all(name in each for each in beside)
+            },
+        )
+
+
+def _joined(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
 
 
 def _is_a_slice(m: Mismatch) -> bool:
@@ -230,15 +295,15 @@ def _is_a_slice(m: Mismatch) -> bool:
     return not is_sorted and bool(slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name))
 
 
-def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
+def _right_ones(m: Elements) -> Iterator[Tensor]:
     """Yield a mask of all correct elements, then a mask of those with a nonzero gradient.
 
     A wrong factor does not show where the gradient is 0. An additional gradient does.
     """
-    yield right
-    telling = right & (m.truth != 0)
+    yield m.right
+    telling = m.right & (m.truth != 0)
     has_factor = bool((m.truth[m.wrong] != 0).any())
-    if has_factor and bool(telling.any()) and not torch.equal(telling, right):
+    if has_factor and bool(telling.any()) and not torch.equal(telling, m.right):
         yield telling
 
 
@@ -275,28 +340,38 @@ def _scaled(m: Mismatch) -> str | None:
     return None
 
 
+FEWEST = 5  # correct elements beyond a bound
+
+
 class Threshold(NamedTuple):
     """A condition on the inputs that is true for all incorrect elements and false for correct ones.
 
     ``chance`` is the probability that the condition separates random elements equally well.
+    ``is_supported`` is true if enough correct elements lie beyond the bound and near it.
     ``at_zero`` is true if the bound is 0.
     """
 
     text: str
     chance: float
+    is_supported: bool
     at_zero: bool = False
 
 
-def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    yield from _halves(m, right, m.input, m.name)
-    for name, other in _others(m):
-        yield from _halves(m, right, m.input - other, m.name, beside=name)
-    yield from _outside(m, right)
-    yield from _halves(m, right, m.input.abs(), f"|{m.name}|")
+def _thresholds(m: Elements, *, every: bool) -> Iterator[Threshold]:
+    """Yield the conditions that fit.
+
+    If ``every`` is true, a correct element counts even if its gradient is 0.
+    """
+    for right in [m.right] if every else _right_ones(m):
+        yield from _halves(m, right, m.values, m.name)
+        for name, other in m.beside.items():
+            yield from _halves(m, right, m.values - other, m.name, beside=name)
+        yield from _outside(m, right)
+        yield from _halves(m, right, m.values.abs(), f"|{m.name}|")
 
 
 def _halves(
-    m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
+    m: Elements, right: Tensor, value: Tensor, name: str, beside: str = ""
 ) -> Iterator[Threshold]:
     """Yield each condition of the form ``value < bound`` or ``value > bound`` that fits.
 
@@ -309,26 +384,34 @@ def _halves(
         if float(low) < float(high):
             bound = _bound(m, float(low), float(high))
             text = f"{name} {_beyond(sign, bad, bound, beside)}"
-            yield Threshold(text, chance, at_zero=bound == "0" and not beside)
+            supported = _supports(good, float(high - low))
+            yield Threshold(text, chance, supported, at_zero=bound == "0" and not beside)
 
 
-def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
+def _supports(good: Tensor, gap: float) -> bool:
+    """Return whether the correct elements show that a bound lies in the gap next to them."""
+    values = good.unique()
+    return len(values) >= FEWEST and gap <= 0.5 * float(values[-1] - values[0])
+
+
+def _outside(m: Elements, right: Tensor) -> Iterator[Threshold]:
     """Yield the condition that the input is outside an interval, if this condition fits.
 
     The interval contains all correct elements, and incorrect elements lie on both sides of it. A
     backward that ignores a clamp produces this pattern.
     """
-    bad, good = m.input[m.wrong], m.input[right]
+    bad, good = m.values[m.wrong], m.values[right]
     below, above = bad[bad < good.min()], bad[bad > good.max()]
     if not below.numel() or not above.numel() or below.numel() + above.numel() < bad.numel():
         return
-    low = _bound(m, float(below.max()), float(good.min()))
-    high = _bound(m, float(good.max()), float(above.min()))
+    first, last = (float(below.max()), float(good.min())), (float(good.max()), float(above.min()))
+    low, high = _bound(m, *first), _bound(m, *last)
     if low == f"-{high}":
         return  # a condition on |x| is shorter
     count = bad.numel() + good.numel()
     chance = 4 * count / math.comb(count, bad.numel())
-    yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance)
+    supported = all(_supports(good, end - start) for start, end in (first, last))
+    yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance, supported)
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
@@ -356,12 +439,11 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
             yield m.evidence.name(position), other
 
 
-def _bound(m: Mismatch, low: float, high: float) -> str:
+def _bound(m: Elements, low: float, high: float) -> str:
     """Return the most likely bound from ``low`` to ``high``: 0, an argument or a short decimal."""
-    numbers = [n for v in m.evidence.inputs if (n := as_number(v)) is not None]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
-    likely = (0, *numbers, *(-v for v in numbers), 1, -1, *rounded, middle)
+    likely = (0, *m.numbers, *(-v for v in m.numbers), 1, -1, *rounded, middle)
     return f"{next(v for v in likely if low <= v <= high):.12g}"
 
 

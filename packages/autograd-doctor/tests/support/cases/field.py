@@ -259,7 +259,7 @@ WITNESSES = [
     Case("constant-factor", "unit vectors",
          saving(lambda x, y: (x * y).sum(-1), lambda x, y, g: (3 * g[:, None] * y, g[:, None] * x)),
          (F.normalize(X, dim=-1), F.normalize(Y, dim=-1))),
-    Case("gradient-mismatch", "two formulas with a small jump between them, and the gradient of one",
+    Case("wrong-region", "two formulas with a small jump between them, and the gradient of one",
          saving(log_by_two_formulas, lambda a, g: g / a), (FROM_1_TO_5,)),
     Case("undeclared-surrogate", "a step that no number of the example's signs crosses",
          saving(lambda x: (x > 0).to(x.dtype), lambda x, g: g / (1 + x.abs()) ** 2), (FROM_1_TO_5,)),
