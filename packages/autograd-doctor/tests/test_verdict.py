@@ -481,3 +481,20 @@ def test_a_bound_needs_enough_correct_elements_near_it(where, example, sampler, 
     found = diagnose(vanishing(where), (example,), sampler=sampler, repair=False).findings[0]
 
     assert told.replace("x", "args[0]") in found.message
+
+
+@pytest.mark.parametrize(
+    ("example", "told"),
+    [
+        (torch.linspace(-2, 2, 15).view(5, 3).mT, "dim 1 or on the value of `args[0]` and"),
+        (draw(3, 5), "dim 1 and"),
+    ],
+    ids=["sorted by column", "in any order"],
+)
+def test_a_factor_depends_on_the_index_if_the_values_do_not_explain_it(example, told) -> None:
+    steps = torch.tensor([1.0, 2, 3, 1, 2])
+    by_column = saving(lambda x: x.exp(), lambda x, g: steps * x.exp() * g)
+
+    found = diagnose(by_column, (example,), sampler=as_given, repair=False).findings[0]
+
+    assert f"depends on the index along {told}" in found.message
