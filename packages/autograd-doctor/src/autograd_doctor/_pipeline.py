@@ -224,18 +224,19 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
         again = examiner.collect(second_seed, thorough=thorough)
         second = _judge(examiner, again, second_seed)
-        if errors & GENERALIZING:
-            verdicts = _judge(examiner, evidence, seed, again=again)
+        if errors & WITH_OTHERS:
+            verdicts = _judge(examiner, evidence, seed, others=(*evidence, *again))
         findings = clearest([keep_confirmed(found, second) for found in verdicts], second)
         if not has_error(findings):
-            others = _judge(examiner, evidence, seed, and_their_like(errors), again)
+            others = _judge(examiner, evidence, seed, and_their_like(errors))
             findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
 
 
-# The messages of these rules say something about inputs that the diagnosis did not try. They rely
-# on the evidence from all inputs of both runs.
-GENERALIZING = {"wrong-region"}
+# If one of these rules reports an error, the rules judge again with the evidence from all inputs of
+# both runs. A wrong region says something about inputs that the diagnosis did not try, and all
+# inputs together may show a region for a mismatch that no other rule explains.
+WITH_OTHERS = {"wrong-region", "gradient-mismatch"}
 
 
 def _judge(
@@ -243,16 +244,15 @@ def _judge(
     evidence: Sequence[Evidence],
     seed: int,
     skip_rules: Collection[str] = (),
-    again: Sequence[Evidence] = (),
+    others: Sequence[Evidence] = (),
 ) -> list[Findings]:
     """Return the findings for each ``Evidence``. For other numbers, keep only wrong gradients.
 
-    The rules can compare each ``Evidence`` with the others, and with those of the second run
-    (``again``).
+    The rules can compare each ``Evidence`` with the ``others``.
     """
     together = [
-        replace(each, others=(*evidence[:place], *evidence[place + 1 :], *again))
-        for place, each in enumerate(evidence)
+        replace(each, others=tuple(other for other in others if other is not each))
+        for each in evidence
     ]
     verdicts = examiner.judge(together, seed, skip_rules)
     pairs = zip(verdicts, evidence, strict=True)
