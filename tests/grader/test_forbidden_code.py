@@ -119,9 +119,26 @@ FORBIDDEN = {
     "uses autograd_course.lesson.build, which compiles C++": (
         "from autograd_course.lesson import build\nbuild('')"
     ),
+    "uses torch.func.grad, ": (
+        "import torch\ndef f(x): return torch.backends.cudnn.torch.func.grad(x)"
+    ),
+    "uses torch.autograd.grad, ": (
+        "import torch\ndef f(y, x): return getattr(torch.autograd, 'grad')(y, x)"
+    ),
+    "uses torch.ops.aten.silu_backward, ": (
+        "import torch\ndef f(g, x): return getattr(torch.ops.aten, 'silu_backward')(g, x)"
+    ),
+    "reaches io, ": "import torch\ndef f(): return torch.backends.cudnn.torch.serialization.io",
+    "but torch.classes hides what this is": "import torch\ndef f(): torch.classes.a.b",
+    "reaches torch.jit.CompilationUnit, which runs code": (
+        "import torch\nunit = torch.jit.CompilationUnit('')"
+    ),
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
+    "uses torch.classes.a, which torch.classes creates when code reads it (line 2)": (
+        "import torch\ntorch.classes.a"
+    ),
     "uses ._run, which no tensor and no class of the answer has (line 2)": (
         "class Q: _run = None\n(make,)[0]._run('')"
     ),
@@ -190,6 +207,9 @@ ALLOWED = {
     "a registry of classes": (
         "KNOWN = {}\ndef register(cls):\n    KNOWN['it'] = cls\n    return cls\n"
         "@register\nclass F: pass"
+    ),
+    "settings of PyTorch": (
+        "import torch\nprint(torch.backends.cudnn.enabled, torch.backends.cudnn.version())"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",

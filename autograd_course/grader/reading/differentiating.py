@@ -43,7 +43,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     of_own_class = owner is not None and names.is_function(owner)
     if not of_own_class and not isinstance(node, ast.ImportFrom):
         what = next((name for name in _named(node, names) if name in tables.METHODS), what)
-    if isinstance(node, ast.Attribute | ast.Name):
+    if isinstance(node, ast.expr):
         path = canonical(names.path(node))
         formula = path.startswith("torch.") and path.endswith("_backward")
         if formula or _differentiates(path):

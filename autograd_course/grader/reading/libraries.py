@@ -6,11 +6,14 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
+
+from torch.backends import PropModule
 
 from autograd_course.grader.reading.tables import OPEN_MODULES
 
@@ -58,12 +61,35 @@ def _resolved(path: str) -> tuple[str, Any]:
     for position, name in enumerate(rest):
         if not isinstance(found, ModuleType):
             return ".".join((home, *rest[position:])), None
-        inner = vars(found).get(name)
-        if inner is None:
-            inner = loaded(f"{found.__name__}.{name}")
-        found = inner
+        found = _inner(found, name)
         home = found.__name__ if isinstance(found, ModuleType) else f"{home}.{name}"
     return home, found
+
+
+def _inner(owner: ModuleType, name: str) -> Any:
+    parts = vars(owner)
+    if isinstance(owner, PropModule):  # torch.backends.cudnn reads the names of another module
+        parts = {**vars(owner.m), **parts}
+    inner = parts.get(name)
+    return loaded(f"{owner.__name__}.{name}") if inner is None else inner
+
+
+@lru_cache(10_000)
+def creator(path: str) -> str:
+    """Return the part of a path that creates its attributes when code reads them, or ``""``.
+
+    The source does not show what such an attribute is. For example, ``torch.classes`` does so.
+    """
+    parts = path.split(".")
+    for end in range(1, len(parts)):
+        owner = ".".join(parts[:end])
+        found = value_at(owner)
+        if found is None or isinstance(found, type) or not hasattr(type(found), "__getattr__"):
+            continue
+        known = inspect.getattr_static(found, parts[end], None)
+        if known is None and value_at(f"{owner}.{parts[end]}") is None:
+            return owner
+    return ""
 
 
 def is_submodule(path: str) -> bool:

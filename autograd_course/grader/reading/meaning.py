@@ -162,12 +162,23 @@ class Meaning:
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
+        ``getattr(torch, "ops")`` counts as ``torch.ops``.
         The path of a chain with more than ``LONGEST_CHAIN`` attributes is unknown.
         """
         attributes: list[str] = []
-        while isinstance(node, ast.Attribute) and len(attributes) <= LONGEST_CHAIN:
-            attributes.append(node.attr)
-            node = node.value
+        while len(attributes) <= LONGEST_CHAIN:
+            match node:
+                case (
+                    ast.Attribute(value=owner, attr=name)
+                    | ast.Call(
+                        func=ast.Name(id="getattr"),
+                        args=[owner, ast.Constant(value=str(name)), *_],
+                    )
+                ):
+                    attributes.append(name)
+                    node = owner
+                case _:
+                    break
         if not isinstance(node, ast.Name) or node.id not in self.imports:
             return ""
         if id(node) in self.locals and node.id not in self.aliases:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.libraries import (
     canonical,
+    creator,
     imported,
     is_submodule,
     module,
@@ -70,7 +71,7 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
 def compiles(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield code that compiles C++. The grader cannot see what native code does."""
     match node:
-        case ast.Attribute() | ast.Name():
+        case ast.Attribute() | ast.Name() | ast.Call():
             paths = [names.path(node)]
         case ast.Import() | ast.ImportFrom():
             paths = [path for _, path in imported(node)]
@@ -83,7 +84,7 @@ def compiles(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iterator[str]:
     """Yield functions of NumPy and SciPy that do what the learner should write."""
-    path = names.path(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+    path = names.path(node) if isinstance(node, ast.expr) else ""
     library, *parts = canonical(path).split(".")
     if library in ("numpy", "scipy") and any(part in operations for part in parts):
         yield f"it uses {path}, but in this exercise you write it yourself"
@@ -203,6 +204,11 @@ def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
         yield from said
         return
     owner, _, name = path.rpartition(".")
+    if made := creator(path):
+        if made == owner:
+            yield f"uses {path}, which {made} creates when code reads it", False
+        else:
+            yield f"it uses {path}, but {made} hides what this is", True
     if name == "test" and path.partition(".")[0] in ("numpy", "scipy"):
         yield f"it uses {path}, which runs files", True
     if name.startswith("fetch_"):
@@ -254,7 +260,7 @@ def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
         if child is called:
             continue
         name = child.id if isinstance(child, ast.Name) else ""
-        path = names.path(child) if isinstance(child, ast.Attribute | ast.Name) else ""
+        path = names.path(child) if isinstance(child, ast.expr) else ""
         if (name in tables.COMPUTED and not names.is_own(child)) or (
             path in tables.COMPUTED_OPERATORS
         ):

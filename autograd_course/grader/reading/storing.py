@@ -29,7 +29,7 @@ _READ = {"reversed", "zip", "filter", "map", "enumerate", "chain", "iter"}  # yi
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
     """Yield state that functions keep between calls. With ``on_ctx``, also yield state on ctx."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
+        if isinstance(node, ast.expr) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
     for scope in _scopes(tree.body):
         if isinstance(scope, ast.FunctionDef) and names.only_decorates(scope.name):

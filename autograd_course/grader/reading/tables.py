@@ -29,6 +29,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
         ("numpy.testing.measure", "numpy.testing.rundocs", "numpy.testing.runstring",
          "numpy.testing.TestCase", "numpy.testing.test", "numpy.testing.decorate_methods",
          "enum.global_enum", "string.Formatter", "torch.library.infer_schema", "typing.ForwardRef",
+         "torch.jit.CompilationUnit",
          "typing.get_type_hints", "typing_extensions.ForwardRef",
          "typing_extensions.get_annotations",
          "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
