@@ -129,6 +129,18 @@ FORBIDDEN = {
         "import torch\ndef f(g, x): return getattr(torch.ops.aten, 'silu_backward')(g, x)"
     ),
     "reaches io, ": "import torch\ndef f(): return torch.backends.cudnn.torch.serialization.io",
+    "sets self.slope, which may change a library": (
+        "import torch\nself = [torch.nn][0]\nself.slope = 1"
+    ),
+    "sets m.slope, which may change a library": (
+        "import torch\ndef f(h):\n    for m in [torch.optim]:\n        m.slope = h"
+    ),
+    "sets self.__enter__, which may change a library": (
+        "def f():\n    self = make()\n    self.__enter__ = print"
+    ),
+    "uses torch.set_grad_enabled, ": (
+        "import torch\ndef f():\n    self = torch.set_grad_enabled(False)\n    self.mode = True"
+    ),
     "but torch.classes hides what this is": "import torch\ndef f(): torch.classes.a.b",
     "reaches torch.jit.CompilationUnit, which runs code": (
         "import torch\nunit = torch.jit.CompilationUnit('')"
@@ -146,6 +158,13 @@ REMARKED = {
         "import sklearn.datasets\nsklearn.datasets.fetch_openml()"
     ),
     "sets ctx.slope (line 2)": "ctx = make()\nctx.slope = 1",
+    "sets self.slope (line 3)": (
+        "class F:\n    def go(self):\n        self.slope = 1\nF.go([make][0])"
+    ),
+    "sets ctx.slope (line 1)": "def put(ctx): ctx.slope = 1\nput(make())",
+    "sets self.kept (line 4)": (
+        "class F:\n    def go(self, x):\n        self = x[0]\n        self.kept = 1"
+    ),
     "sets Q.….slope (line 2)": "class Q: T = make()\nQ.T.slope = 1",
     "uses TABLE, which is made once for all calls (line 2)": (
         "TABLE = [1]\ndef f(x): return Spy(x) == TABLE"
@@ -210,6 +229,17 @@ ALLOWED = {
     ),
     "settings of PyTorch": (
         "import torch\nprint(torch.backends.cudnn.enabled, torch.backends.cudnn.version())"
+    ),
+    "helpers that get ctx": (
+        "from torch.autograd import Function\ndef keep(ctx, x): ctx.n = len(x)\n"
+        "def both(ctx, x):\n    keep(ctx, x)\n    ctx.k = 1\nclass F(Function):\n"
+        "    def forward(ctx, x):\n        both(ctx, x)\n        return x\n"
+        "    setup_context = staticmethod(both)\nclass G(F):\n"
+        "    def forward(context, x): return F.forward(context, x)"
+    ),
+    "a ctx of its own": (
+        "class Ctx: pass\nclass F:\n    def forward(ctx, x): ctx.n = 1\n"
+        "ctx = Ctx()\nF.forward(ctx, 1)\nF.forward(Ctx(), 1)"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",
@@ -427,6 +457,9 @@ SKIPPED = {
         "()\n(\n\n); a = 1  # done"
     ),
     "import unittest\n@\\\nunittest.skip\ndef test(): pass\na = 1": "()\n(\n\n)\na = 1",
+    "import torch\ndef install():\n    self = [torch.nn][0]\n    self.h = 1\ninstall()": (
+        "import torch\n(\n\n)\n()"
+    ),
     "import timeit\nfor F in [Square]: print(F, timeit.timeit('1'))": "()\n()",
     "import timeit\ntimes = {}\nfor F in [Square]: times[F] = timeit.timeit('1')": (
         "()\ntimes = {}\n()"

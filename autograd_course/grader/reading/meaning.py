@@ -15,12 +15,14 @@ from typing import TypeGuard
 from torch.autograd import Function
 
 from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
+from autograd_course.grader.reading.receivers import receivers
 from autograd_course.grader.reading.scopes import (
     Scope,
+    assigned,
     bound_in,
-    defaults,
     is_data,
     local_names,
+    origins,
     own_globals,
     root,
 )
@@ -61,6 +63,7 @@ class Meaning:
     read: Counter[str] = field(default_factory=Counter)  # how often code reads a name
     decorating: Counter[str] = field(default_factory=Counter)  # how often it is a plain decorator
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
+    origins: dict[str, list[ast.expr]] = field(default_factory=dict)  # also loops and unpacking
     numbers: dict[str, float] = field(default_factory=dict)  # the variables that are numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
     functions: set[str] = field(default_factory=set)  # those that derive from Function
@@ -71,6 +74,7 @@ class Meaning:
     # Syntax nodes
     locals: set[int] = field(default_factory=set)  # local variables
     contexts: set[int] = field(default_factory=set)  # local variables that refer to a ``ctx``
+    receivers: set[int] = field(default_factory=set)  # a ``ctx``, or an object of an own class
     late: set[int] = field(default_factory=set)  # everything in functions
     inside: set[int] = field(default_factory=set)  # everything in classes that derive from Function
     decorators: set[int] = field(default_factory=set)  # decorators
@@ -149,6 +153,20 @@ class Meaning:
             return node.id not in self.stored
         return self.is_builtin(node) or self._is_always(node, _is_type)
 
+    def is_new(self, node: ast.expr) -> bool:
+        """Return whether an expression surely creates an object of the answer's own class."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if name in self.classes:
+                return "__new__" not in self.own_attributes
+            case ast.Call(func=function):
+                return self.path(function) == "types.SimpleNamespace"
+            case ast.Name(id=name):
+                values = self.origins.get(name, [])
+                every = id(node) not in self.locals or len(values) == self.stored[name]
+                calls = all(isinstance(value, ast.Call) for value in values)
+                return bool(values) and every and calls and all(map(self.is_new, values))
+        return False
+
     def is_text(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to a string that the cells contain."""
         return self._is_always(node, lambda value: isinstance(value, ast.Constant))
@@ -210,12 +228,11 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     value=ast.Constant(value=int() | float()),
                 ):
                     found.counters.add(id(target))
-                case ast.Call(
-                    func=ast.Attribute(attr="set_grad_enabled")
-                    | ast.Name(id="set_grad_enabled") as function,
-                    args=[ast.Constant(value=False)],
+                case (
+                    ast.Expr(value=ast.Call() as call)
+                    | ast.withitem(context_expr=ast.Call() as call, optional_vars=None)
                 ):
-                    found.inspected.add(id(function))
+                    found.inspected.update(_turns_off(call))
                 case ast.FormattedValue(value=value):
                     found.inspected.add(id(value))
                 case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
@@ -248,12 +265,15 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     | ast.Constant(value="custom_op" | "triton_op")
                 ):
                     found.runs_annotations = True
-            for name, value in _assigned(node):
+            for name, value in assigned(node):
                 found.values.setdefault(name, []).append(value)
                 if (size := number(value, {})) is not None:
                     found.numbers[name] = size
+            for name, value in origins(node):
+                found.origins.setdefault(name, []).append(value)
             for decorator in getattr(node, "decorator_list", ()):
                 found.decorators.add(id(decorator))
+                found.inspected.update(_turns_off(decorator))
                 found.decorating.update([decorator.id] if isinstance(decorator, ast.Name) else [])
             found.read.update([node.id] if _is_read(node) else [])
             for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
@@ -292,7 +312,19 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
             found.contexts.update(_contexts(each))
+    found.receivers = receivers(trees, found.is_new)
     return found
+
+
+def _turns_off(call: ast.expr) -> Iterator[int]:
+    """Yield the id of the function in ``set_grad_enabled(False)``."""
+    match call:
+        case ast.Call(
+            func=ast.Attribute(attr="set_grad_enabled")
+            | ast.Name(id="set_grad_enabled") as function,
+            args=[ast.Constant(value=False)],
+        ):
+            yield id(function)
 
 
 def _contexts(node: ast.ClassDef) -> Iterator[int]:
@@ -405,19 +437,6 @@ def _is_type(value: ast.expr) -> bool:
     return isinstance(value, shapes) and not computed and not any(isinstance(t, str) for t in texts)
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield names with the values that a node assigns to them. Defaults of parameters count."""
-    match node:
-        case ast.arguments():
-            yield from defaults(node)
-        case (
-            ast.Assign(targets=[ast.Name(id=name)], value=value)
-            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            | ast.NamedExpr(target=ast.Name(id=name), value=value)
-        ):
-            yield name, value
-
-
 def _attributes(node: ast.AST) -> Iterator[str]:
     """Yield the attributes that a node defines: methods, fields, and what it stores in objects."""
     match node:
@@ -469,6 +488,6 @@ def _assign(target: ast.expr, value: ast.expr, found: Meaning) -> None:
 
 def _aliases(tree: ast.Module, found: Meaning) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        for name, value in _assigned(node):
+        for name, value in assigned(node):
             if path := found.path(value):
                 yield name, path

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from types import ModuleType
 
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.libraries import (
@@ -332,7 +333,7 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
             if path := names.path(owner):
                 yield from _attribute(name)
                 yield from _chain(f"{path}.{name}", stores=changes)
-            elif isinstance(owner, ast.Name) and owner.id in ("ctx", "self"):
+            elif id(owner) in names.receivers:
                 yield from _attribute(name)
             else:
                 yield from _by_name(name, names)
@@ -347,19 +348,38 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
-    """Yield a remark if code changes an object that may be a class or a module of a library."""
-    is_direct = isinstance(owner, ast.Name)
+    """Yield the uses of code that changes an object that may be a class or module of a library."""
+    is_direct, attribute = isinstance(owner, ast.Name), name
     while isinstance(owner, ast.Attribute | ast.Subscript) and name not in tables.DATA:
         owner, name = owner.value, f"….{name}"
     if name == "data" and id(owner) not in names.locals:
         return
     known = isinstance(owner, ast.Name) and (
-        (owner.id in ("ctx", "self") and id(owner) in names.locals)
-        or id(owner) in names.contexts
+        id(owner) in names.receivers
         or (is_direct and owner.id in names.classes and owner.id not in names.stored)
-    )  # a call that passes another object as ctx or self gets a remark
-    if not known and name not in tables.DATA and not names.path(owner):
+    )
+    if known or names.path(owner):
+        return
+    origins = names.origins.get(owner.id, []) if isinstance(owner, ast.Name) else [owner]
+    special = attribute.startswith("__") and attribute not in tables.DESCRIBING
+    if special or any(_holds_library(each, names) for each in origins):
+        what = f"{ast.unparse(owner)}.{name}"
+        yield f"it sets {what}, which may change a library for all other code", True
+    elif name not in tables.DATA:
         yield f"sets {ast.unparse(owner)}.{name}", False
+
+
+def _holds_library(value: ast.expr, names: Meaning) -> bool:
+    """Return whether an expression contains a library's module or class, which it does not call."""
+    left: list[ast.AST] = [value]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.expr) and (path := names.path(node)):
+            if isinstance(value_at(path), ModuleType | type):
+                return True
+        elif not isinstance(node, ast.Call):
+            left.extend(ast.iter_child_nodes(node))
+    return False
 
 
 def _by_name(name: str, names: Meaning) -> Iterator[_SAYS]:

@@ -69,6 +69,38 @@ def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
     yield from ((name.arg, default) for name, default in pairs if default is not None)
 
 
+def assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names with the values that a node assigns to them. Defaults of parameters count."""
+    match node:
+        case ast.arguments():
+            yield from defaults(node)
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            | ast.NamedExpr(target=ast.Name(id=name), value=value)
+        ):
+            yield name, value
+
+
+def origins(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names with the expressions from which their values come."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            pass
+        case (
+            ast.AnnAssign(target=target, value=ast.expr() as value)
+            | ast.NamedExpr(target=target, value=value)
+            | ast.For(target=target, iter=value)
+            | ast.comprehension(target=target, iter=value)
+        ):
+            targets = [target]
+        case _:
+            return
+    for part in (part for target in targets for part in ast.walk(target)):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+            yield part.id, value
+
+
 def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
     """Return whether an expression creates a container that later code can change."""
     if isinstance(value, ast.Tuple):

@@ -134,6 +134,8 @@ DUNDER_NAMES = {"__name__", "__doc__", "__debug__", "__class__"}
 ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Attributes that an answer may change in any object.
 DATA = {"bias", "grad", "requires_grad", "training", "weight"}
+# Special attributes that change nothing that code does.
+DESCRIBING = {"__doc__", "__module__", "__name__", "__qualname__"}
 # Definitions that change which attributes Python reads, or that contain code as text.
 SPECIAL = {
     "__annotate__", "__annotations__", "__array_interface__", "__array_struct__",

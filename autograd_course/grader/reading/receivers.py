@@ -1,0 +1,153 @@
+"""Find the names that surely refer to a ``ctx``, or to an object of the answer's own class.
+
+An answer may set attributes of such an object. A name such as ``self`` is not enough, because it
+can also refer to a class of PyTorch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from autograd_course.grader.reading.scopes import Scope, bindings
+
+_NAMES = {"ctx", "self"}
+_METHODS = {"forward", "backward", "setup_context", "jvp"}
+
+
+@dataclass(frozen=True)
+class _Receiver:
+    """A function, the class that contains it, and the names of its first parameter in it."""
+
+    function: ast.FunctionDef
+    owner: ast.ClassDef | None
+    first: str
+    names: frozenset[int]
+
+    def is_read_by(self, node: ast.AST) -> bool:
+        """Return whether a node reads the function by its name, or the method from its class."""
+        name, owner = self.function.name, self.owner
+        match node:
+            case ast.Name():
+                return owner is None
+            case ast.Attribute(value=value) if owner is not None:
+                static = any(map(_makes_static, self.function.decorator_list))
+                of_class = isinstance(value, ast.Name) and value.id == owner.name
+                return of_class or (static and name not in _METHODS)
+        return False
+
+
+@dataclass
+class _Uses:
+    """How code uses functions. A syntax node is stored as its ``id``."""
+
+    reads: defaultdict[str, list[ast.AST]] = field(default_factory=lambda: defaultdict(list))
+    calls: dict[int, ast.Call] = field(default_factory=dict)  # by the node of their function
+    harmless: set[int] = field(default_factory=set)  # PyTorch or a decorator passes the object
+
+
+def receivers(trees: Sequence[ast.Module], is_own: Callable[[ast.expr], bool]) -> set[int]:
+    """Return the ids of the names that refer to the first parameter of a method or a helper.
+
+    Leave out a function if it binds the name again, or if code may call it with another object.
+    ``is_own`` says whether an expression is an object that the answer creates.
+    """
+    every = [node for tree in trees for node in ast.walk(tree)]
+    left, uses = list(_receivers(every)), _uses(every)
+    while True:
+        names = frozenset().union(*(each.names for each in left))
+        kept = [each for each in left if _receives(each, uses, names, is_own)]
+        if len(kept) == len(left):
+            return set(names)
+        left = kept
+
+
+def _receives(
+    each: _Receiver, uses: _Uses, names: frozenset[int], is_own: Callable[[ast.expr], bool]
+) -> bool:
+    """Return whether code calls the function with no other objects than those that are known."""
+    for node in uses.reads[each.function.name]:
+        if id(node) in uses.harmless or not each.is_read_by(node):
+            continue
+        call = uses.calls.get(id(node))
+        words = [word.value for word in call.keywords if word.arg == each.first] if call else []
+        given = [*call.args[:1], *words] if call else []
+        if not given or not (id(given[0]) in names or is_own(given[0])):
+            return False
+    return True
+
+
+def _receivers(every: Sequence[ast.AST]) -> Iterator[_Receiver]:
+    classes = (node for node in every if isinstance(node, ast.ClassDef))
+    owners = {id(part): node for node in classes for part in node.body}
+    for node in every:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        owner = owners.get(id(node))
+        first = next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), "")
+        if first in _NAMES or (first and owner is not None and node.name in _METHODS):
+            inside = list(_inside(node, first))
+            if not any(_binds(part, first) for part in inside):
+                named = (part for part in inside if isinstance(part, ast.Name) and part.id == first)
+                yield _Receiver(node, owner, first, frozenset(map(id, named)))
+
+
+def _inside(function: ast.FunctionDef, name: str) -> Iterator[ast.AST]:
+    """Yield the nodes in a function, but not those in functions with their own such variable."""
+    left: list[ast.AST] = list(function.body)
+    while left:
+        node = left.pop()
+        yield node
+        if not (isinstance(node, Scope) and name in bindings(node)):
+            left.extend(ast.iter_child_nodes(node))
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Name(id=bound, ctx=ast.Store() | ast.Del()):
+            return bound == name
+        case ast.Nonlocal(names=bound) | ast.Global(names=bound):
+            return name in bound
+        case ast.alias(name=path, asname=alias):
+            return name in (path, alias)
+        case (
+            ast.FunctionDef(name=bound)
+            | ast.AsyncFunctionDef(name=bound)
+            | ast.ClassDef(name=bound)
+            | ast.MatchAs(name=bound)
+            | ast.MatchStar(name=bound)
+            | ast.MatchMapping(rest=bound)
+            | ast.ExceptHandler(name=bound)
+        ):
+            return bound == name
+    return False
+
+
+def _uses(every: Sequence[ast.AST]) -> _Uses:
+    found = _Uses()
+    for node in every:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                found.reads[name].append(node)
+            case ast.ClassDef(body=body):
+                for part in body:  # such as forward = staticmethod(helper)
+                    if isinstance(part, ast.Assign) and _target(part) in _METHODS:
+                        found.harmless.update(map(id, ast.walk(part.value)))
+            case ast.Call(func=ast.Attribute(attr="register_autograd"), args=arguments):
+                found.harmless.update(map(id, arguments))
+            case ast.keyword(arg="setup_context", value=value):
+                found.harmless.add(id(value))
+        if isinstance(node, ast.Call):
+            found.calls[id(node.func)] = node
+        found.harmless.update(map(id, getattr(node, "decorator_list", ())))
+    return found
+
+
+def _target(node: ast.Assign) -> str:
+    return node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
+
+
+def _makes_static(decorator: ast.expr) -> bool:
+    return isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
