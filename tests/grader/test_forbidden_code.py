@@ -141,6 +141,19 @@ FORBIDDEN = {
     "uses torch.set_grad_enabled, ": (
         "import torch\ndef f():\n    self = torch.set_grad_enabled(False)\n    self.mode = True"
     ),
+    "uses contextlib.AsyncExitStack, ": (
+        "import contextlib\ndef f(mode): contextlib.AsyncExitStack().push(mode)"
+    ),
+    "uses torch.autograd.gradcheck, ": (
+        "from torch.autograd import gradcheck as c\ndef f(g, x): return c(g, x)"
+    ),
+    "uses torch.distributions.Beta, ": (
+        "import torch\nfor D in [torch.distributions.Beta]:\n    class M(D):\n"
+        "        def total(self): return super(D, self).entropy()"
+    ),
+    "uses torch.distributions.Gamma, ": (
+        "from torch.distributions import Gamma\nclass M(Gamma): _natural_params = ()"
+    ),
     "but torch.classes hides what this is": "import torch\ndef f(): torch.classes.a.b",
     "reaches torch.jit.CompilationUnit, which runs code": (
         "import torch\nunit = torch.jit.CompilationUnit('')"
@@ -164,6 +177,9 @@ REMARKED = {
     "sets ctx.slope (line 1)": "def put(ctx): ctx.slope = 1\nput(make())",
     "sets self.kept (line 4)": (
         "class F:\n    def go(self, x):\n        self = x[0]\n        self.kept = 1"
+    ),
+    "yields in `with mode`, so it can change the grad mode (line 2)": (
+        "def late(mode):\n    with mode:\n        yield"
     ),
     "sets Q.….slope (line 2)": "class Q: T = make()\nQ.T.slope = 1",
     "uses TABLE, which is made once for all calls (line 2)": (
@@ -240,6 +256,10 @@ ALLOWED = {
     "a ctx of its own": (
         "class Ctx: pass\nclass F:\n    def forward(ctx, x): ctx.n = 1\n"
         "ctx = Ctx()\nF.forward(ctx, 1)\nF.forward(Ctx(), 1)"
+    ),
+    "a density": (
+        "import torch\nNormal = torch.distributions.Normal\n"
+        "def f(x): return Normal(0.0, 1.0).log_prob(x), torch.distributions.Beta(x, x).entropy()"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",

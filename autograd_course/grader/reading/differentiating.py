@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
-from autograd_course.grader.reading import tables
+from autograd_course.grader.reading import reaching, tables
 from autograd_course.grader.reading.libraries import canonical, value_at
 from autograd_course.grader.reading.meaning import Meaning, number
 from autograd_course.grader.reading.scopes import bound_in
@@ -51,6 +51,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     if isinstance(node, ast.ClassDef):
         bases = [canonical(names.path(base)) for base in node.bases]
         what = next((base for base in bases if base in tables.MODES), what)
+    what = next(_uncalled(node, names), what)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         what = node.attr if node.attr == "requires_grad" else what
     if isinstance(node, ast.keyword) and node.arg == "requires_grad" and id(node) in names.late:
@@ -62,6 +63,20 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         )
 
 
+def _uncalled(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield the classes in :data:`tables.DIFFERENTIATING_BASES` that a node does not call."""
+    called = node.func if isinstance(node, ast.Call) else None
+    for child in ast.iter_child_nodes(node):
+        stores = isinstance(getattr(child, "ctx", None), ast.Store | ast.Del)
+        if child is called or stores or not isinstance(child, ast.expr):
+            continue
+        path = names.path(child)
+        if path and not reaching.renames(node, child):
+            found, bases = value_at(path), map(value_at, tables.DIFFERENTIATING_BASES)
+            if isinstance(found, type) and issubclass(found, tuple(filter(None, bases))):
+                yield path
+
+
 @lru_cache(10_000)
 def _differentiates(path: str) -> bool:
     """Return whether a path leads to a function that differentiates, perhaps by another name."""
@@ -70,6 +85,14 @@ def _differentiates(path: str) -> bool:
     found = value_at(path)
     loaded = (each for each in tables.DIFFERENTIATORS if each.rpartition(".")[0] in sys.modules)
     return found is not None and any(found is value_at(each) for each in loaded)
+
+
+def suspends(node: ast.AST) -> Iterator[str]:
+    """Yield blocks that a generator leaves later, and with them a grad mode such as ``no_grad``."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        inner = (part for each in node.body for part in ast.walk(each))
+        if any(isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in inner):
+            yield f"yields in `with {ast.unparse(node.items[0])}`, so it can change the grad mode"
 
 
 def steps(node: ast.AST, names: Meaning) -> Iterator[str]:

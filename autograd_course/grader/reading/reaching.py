@@ -272,11 +272,11 @@ def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _module(path, "hands on")
         elif path in tables.READERS and child not in getattr(node, "decorator_list", ()):
             yield f"it hands on {path}, which reads attributes by name", True
-        elif module(path) is not None and (id(node) in names.in_class or not _renames(node, child)):
+        elif module(path) is not None and (id(node) in names.in_class or not renames(node, child)):
             yield f"hands on the module {path}", False
 
 
-def _renames(node: ast.AST, value: ast.AST) -> bool:
+def renames(node: ast.AST, value: ast.AST) -> bool:
     """Return whether a statement only gives a value another name, such as ``F = nn.functional``."""
     match node:
         case ast.Assign(targets=[ast.Name()]) | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr():

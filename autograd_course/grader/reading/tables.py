@@ -59,7 +59,10 @@ REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
     "torch.ops": "PyTorch's own operations by name",
-    "contextlib.ExitStack": "calls that the source does not show",
+    **dict.fromkeys(
+        ("contextlib.ExitStack", "contextlib.AsyncExitStack"),
+        "calls that the source does not show",
+    ),
     "torch.jit": "compiled code",
     **dict.fromkeys(("torch.load", "torch.export.load", "numpy.load"), "objects from a file"),
     **dict.fromkeys(
@@ -176,12 +179,16 @@ DIFFERENTIATORS = (
         "approx_fprime", "basinhopping", "check_grad", "curve_fit", "dual_annealing", "fmin_bfgs",
         "fmin_cg", "fmin_l_bfgs_b", "fmin_ncg", "fmin_slsqp", "fmin_tnc", "fsolve",
         "least_squares", "leastsq", "minimize", "root", "shgo")),
-    "torch.distributions.ExponentialFamily",
+    "torch.distributions.ExponentialFamily", "torch.distributions.utils.lazy_property",
+    "torch.autograd.gradcheck", "torch.autograd.gradgradcheck", "torch.cuda.make_graphed_callables",
+    "contextlib.ExitStack", "contextlib.AsyncExitStack",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
         "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")),
 )  # fmt: skip
+# Methods of these classes differentiate what a class that derives from them defines.
+DIFFERENTIATING_BASES = ("torch.distributions.ExponentialFamily",)
 # Dividing by a constant up to this size may be a finite difference or a complex step.
 SMALL = 0.05
 LARGE = 500.0  # multiplying by a constant of at least this size may be one, too
