@@ -154,6 +154,12 @@ FORBIDDEN = {
     "uses torch.distributions.Gamma, ": (
         "from torch.distributions import Gamma\nclass M(Gamma): _natural_params = ()"
     ),
+    "uses torch.library.custom_op, but this exercise does not ask for an operator": (
+        "from torch.library import custom_op as op\n@op('a::b', mutates_args=())\ndef f(x): pass"
+    ),
+    "uses torch.library.impl, ": (
+        "import torch\nlibrary = torch.library\nlibrary.impl('aten::silu', 'CPU')"
+    ),
     "but torch.classes hides what this is": "import torch\ndef f(): torch.classes.a.b",
     "reaches torch.jit.CompilationUnit, which runs code": (
         "import torch\nunit = torch.jit.CompilationUnit('')"
@@ -278,11 +284,6 @@ ALLOWED = {
     ),
     "a namespace": (
         "from types import SimpleNamespace\ndef f(x): return SimpleNamespace(gain=2).gain * x"
-    ),
-    "an operator with types": (
-        "import torch\nTensors = tuple[torch.Tensor, torch.Tensor]\n"
-        "@torch.library.custom_op('a::b', mutates_args=())\n"
-        "def f(x: torch.Tensor, n: int | None) -> Tensors: return x, x"
     ),
     "a text with a number in it": "SAYS = 'at {:.3f}, {0[1]}'\ndef f(x): print(SAYS.format(x))",
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",
@@ -480,6 +481,9 @@ SKIPPED = {
     "import torch\ndef install():\n    self = [torch.nn][0]\n    self.h = 1\ninstall()": (
         "import torch\n(\n\n)\n()"
     ),
+    "@torch.library.custom_op('a::b', mutates_args=())\ndef f(x): pass\nprint(1)": (
+        "(\n)\nprint(1)"
+    ),
     "import timeit\nfor F in [Square]: print(F, timeit.timeit('1'))": "()\n()",
     "import timeit\ntimes = {}\nfor F in [Square]: times[F] = timeit.timeit('1')": (
         "()\ntimes = {}\n()"
@@ -543,6 +547,19 @@ def test_a_built_in_of_another_library_does_not_replace_the_learner_s_code(
 
     told = f"it uses {said}, but in this exercise you write it yourself"
     assert (told in found) if said else not found
+
+
+def test_an_operator_is_allowed_where_the_exercise_may_ask_for_one() -> None:
+    source = (
+        "import torch\nTensors = tuple[torch.Tensor, torch.Tensor]\n"
+        "@torch.library.custom_op('a::b', mutates_args=())\n"
+        "def f(x: torch.Tensor, n: int | None) -> Tensors: return x, x"
+    )
+    found = read([source], CATALOGUE["operator-window-sums"])
+
+    assert (found.forbidden, found.remarks) == ((), ())
+    for exercise in ("attention-forward", "binary-digits", "soft-threshold-function"):
+        assert read([source], CATALOGUE[exercise]).forbidden
 
 
 def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:

@@ -83,6 +83,14 @@ def compiles(node: ast.AST, names: Meaning) -> Iterator[str]:
             yield f"it uses {path}, which compiles C++, but this exercise does not ask for C++"
 
 
+def registers(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield code that registers an operator. The checks do not see what an operator calls."""
+    path = canonical(names.path(node)) if isinstance(node, ast.expr) else ""
+    home, _, name = path.rpartition(".")
+    if any(f"{home}.".startswith(f"{each}.") for each in tables.OPERATORS) and name != "opcheck":
+        yield f"it uses {path}, but this exercise does not ask for an operator"
+
+
 def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iterator[str]:
     """Yield functions of NumPy and SciPy that do what the learner should write."""
     path = names.path(node) if isinstance(node, ast.expr) else ""

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
 from autograd_course.grader.exercise import Exercise, FunctionExercise, forbidden_by
-from autograd_course.grader.reading import differentiating, reaching, storing
+from autograd_course.grader.reading import differentiating, reaching, storing, tables
 from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.reading.skipping import Skipped, skip
@@ -94,7 +95,7 @@ _UNREADABLE = Use(1, "", "it is too long or too deeply nested for the grader to 
 def _read(cells: tuple[str, ...], exercise: Exercise, name: str) -> Reading:
     skipped: list[Skipped] = []
     with suppress(NotPythonError):
-        cells, skipped = skip(cells, name)
+        cells, skipped = skip(cells, name, partial(_used_anywhere, exercise))
     parsed = _parsed(cells, name)
     names = meaning([tree for _, tree, _ in parsed], is_whole=bool(name))
     forbidden: dict[str, Use] = {}
@@ -139,6 +140,16 @@ def _parsed(cells: Sequence[str], name: str) -> list[tuple[str, ast.Module, ast.
     ]
 
 
+def _used_anywhere(exercise: Exercise, node: ast.AST, names: Meaning) -> Iterator[tuple[str, bool]]:
+    """Yield the uses that matter in all code, whether or not the answer needs it."""
+    yield from reaching.uses(node, names)
+    by_formula = backward_is_a_formula in getattr(exercise, "checks", ())
+    if exercise.needs is None:
+        yield from ((what, True) for what in reaching.compiles(node, names))
+    if by_formula or exercise.lesson[:2] not in tables.OPERATOR_LESSONS:
+        yield from ((what, True) for what in reaching.registers(node, names))
+
+
 def _used(
     tree: ast.Module, answer: ast.Module, names: Meaning, exercise: Exercise
 ) -> Iterator[tuple[ast.AST, str, bool]]:
@@ -146,12 +157,9 @@ def _used(
     checks = exercise.checks if isinstance(exercise, FunctionExercise) else ()
     by_formula = backward_is_a_formula in checks
     built_in = frozenset().union(*map(forbidden_by, checks))
-    compiles = exercise.needs is not None
     for node in reaching.nodes(tree):
-        for what, is_forbidden in reaching.uses(node, names):
+        for what, is_forbidden in _used_anywhere(exercise, node, names):
             yield node, what, is_forbidden
-        for what in () if compiles else reaching.compiles(node, names):
-            yield node, what, True
     for node in reaching.nodes(answer) if is_function else ():
         for what in (
             *differentiating.hooks(node, names),

@@ -8,7 +8,7 @@ attacks the grader.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -27,10 +27,14 @@ class Skipped:
     what: str
 
 
-def skip(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], list[Skipped]]:
+_Uses = Callable[[ast.AST, Meaning], Iterator[tuple[str, bool]]]
+
+
+def skip(cells: Sequence[str], name: str, uses: _Uses) -> tuple[tuple[str, ...], list[Skipped]]:
     """Return the cells without the code that the answer must not contain and does not need.
 
-    Each line keeps its number. Raises NotPythonError if a cell is invalid.
+    ``uses`` yields what a syntax node does, and whether this is forbidden. Each line keeps its
+    number. Raises NotPythonError if a cell is invalid.
     """
     parsed = [statements(cell) for cell in cells]
     every = [each for parts in parsed for each in parts]
@@ -39,7 +43,7 @@ def skip(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], list[Skipped
     if not others:
         return tuple(cells), []
     names = meaning([ast.Module([each.node for each in every], [])], is_whole=bool(name))
-    reasons = {id(each): what for each in others if (what := _forbidden(each, names))}
+    reasons = {id(each): what for each in others if (what := _forbidden(each, names, uses))}
     reasons |= _broken(every, set(map(id, others)), reasons)
     trimmed = tuple(
         _without(cell, [each.node for each in parts if id(each) in reasons])
@@ -53,10 +57,10 @@ def skip(cells: Sequence[str], name: str) -> tuple[tuple[str, ...], list[Skipped
     ]
 
 
-def _forbidden(statement: Statement, names: Meaning) -> str:
+def _forbidden(statement: Statement, names: Meaning, uses: _Uses) -> str:
     """Return what a statement does that no answer may do, or ``""``."""
     for node in reaching.nodes(statement.node):
-        for what, is_forbidden in reaching.uses(node, names):
+        for what, is_forbidden in uses(node, names):
             if is_forbidden:
                 return what
     return ""

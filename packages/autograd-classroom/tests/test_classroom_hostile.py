@@ -29,7 +29,7 @@ from walls import WALLS, wall
 from autograd_course.extraction import Answer, extract
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.limits import VARIABLE
-from autograd_course.grader.reading import reader
+from autograd_course.grader.reading import reaching, reader
 from autograd_course.grader.reading.skipping import skip
 from autograd_course.grader.verdict import FunctionAgrees, Verdict
 
@@ -107,7 +107,7 @@ raise LookupError([
 @pytest.fixture
 def everything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also run the code that the classroom leaves out, because it might miss some of it."""
-    monkeypatch.setattr(reader, "skip", lambda cells, name: (tuple(cells), []))
+    monkeypatch.setattr(reader, "skip", lambda cells, name, uses: (tuple(cells), []))
 
 
 @pytest.mark.usefixtures("usual_seconds", "everything_runs")  # the former before hostile code runs
@@ -135,7 +135,7 @@ DERIVED = r"(bombs|lingering|poisoning): "
 
 @pytest.mark.parametrize("what", [
     what for what, hostile in BANK.items()
-    if skip([IMPORTS, hostile.source], hostile.name)[1]
+    if skip([IMPORTS, hostile.source], hostile.name, reaching.uses)[1]
 ])  # fmt: skip
 def test_an_attack_that_the_answer_does_not_need_never_runs(box: Sandbox, what: str) -> None:
     hostile = BANK[what]
