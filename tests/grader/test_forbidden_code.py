@@ -160,6 +160,19 @@ FORBIDDEN = {
     "uses torch.library.impl, ": (
         "import torch\nlibrary = torch.library\nlibrary.impl('aten::silu', 'CPU')"
     ),
+    "it changes d, which outlives the call": (
+        "def make():\n    d = {}\n    def put(k, v): d[k] = v\n    return put, d.get\n"
+        "put, get = make()"
+    ),
+    "it declares nonlocal last, ": (
+        "def make():\n    last = None\n    def put(v):\n        nonlocal last\n"
+        "        last = v\n    return put\ndef start(): return make()\nput = start()"
+    ),
+    "it changes seen, ": (
+        "def log(name):\n    seen = []\n    def keeps(f): return lambda *a: seen.append(a)\n"
+        "    return keeps\nclass F:\n    @log('a')\n    def forward(ctx, x): pass"
+    ),
+    "it hands out d.append, ": "def make(d):\n    return d.append, d.copy\nput, get = make([])",
     "but torch.classes hides what this is": "import torch\ndef f(): torch.classes.a.b",
     "reaches torch.jit.CompilationUnit, which runs code": (
         "import torch\nunit = torch.jit.CompilationUnit('')"
@@ -186,6 +199,12 @@ REMARKED = {
     ),
     "yields in `with mode`, so it can change the grad mode (line 2)": (
         "def late(mode):\n    with mode:\n        yield"
+    ),
+    "hands on KEPT.append, which changes an object (line 2)": "KEPT = []\nput = KEPT.append",
+    "it changes d, which outlives the call: keep only what you pass to "
+    "`ctx.save_for_backward` (line 4)": (
+        "def pair(f): return (f,)\ndef make():\n    d = {}\n    def put(v): d[0] = v\n"
+        "    return pair(put)\n(put,) = make()"
     ),
     "sets Q.….slope (line 2)": "class Q: T = make()\nQ.T.slope = 1",
     "uses TABLE, which is made once for all calls (line 2)": (
@@ -266,6 +285,21 @@ ALLOWED = {
     "a density": (
         "import torch\nNormal = torch.distributions.Normal\n"
         "def f(x): return Normal(0.0, 1.0).log_prob(x), torch.distributions.Beta(x, x).entropy()"
+    ),
+    "a closure that changes its own variables": (
+        "def power(n):\n    calls = 0\n    def f(x):\n        nonlocal calls\n"
+        "        calls += 1\n        parts = []\n        parts.append(x ** n)\n"
+        "        return parts[0]\n    return f\nsquare = power(2)"
+    ),
+    "closures in a call": (
+        "def forward(ctx, x):\n    last, rows = x, []\n    def step(z):\n"
+        "        nonlocal last\n        last = z\n        rows.append(z)\n        return z\n"
+        "    list(map(step, x))\n    return step(x), step"
+    ),
+    "a table": (
+        "def make(n):\n    rows = []\n    def visit(k): rows.append(k)\n"
+        "    for k in range(n): visit(k)\n    list(map(visit, range(n)))\n"
+        "    return tuple(rows)\nTABLE = make(3)"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",

@@ -13,7 +13,7 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 def bindings(scope: Scope) -> set[str]:
     """Return the names that a function binds. Names in nested functions are not included."""
-    return ({arg.arg for arg in _arguments(scope)} | bound_in(_body(scope))) - declared(scope)
+    return ({arg.arg for arg in _arguments(scope)} | bound_in(body_of(scope))) - declared(scope)
 
 
 def bound_in(body: Sequence[ast.AST]) -> set[str]:
@@ -42,7 +42,7 @@ def bound_in(body: Sequence[ast.AST]) -> set[str]:
 
 def declared(scope: Scope | ast.ClassDef) -> set[str]:
     """Return the names that a function or class declares as global or nonlocal."""
-    nodes = _own(_body(scope))
+    nodes = _own(body_of(scope))
     found = [node.names for node in nodes if isinstance(node, ast.Global | ast.Nonlocal)]
     return {name for names in found for name in names}
 
@@ -121,7 +121,7 @@ def local_names(body: Sequence[ast.AST], outer: frozenset[str]) -> Iterator[int]
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             yield from _looped(node)
         if isinstance(node, Scope):
-            inner = _body(node)
+            inner = body_of(node)
             yield from local_names(inner, (outer - declared(node)) | bindings(node))
             rest = [part for part in ast.iter_child_nodes(node) if part not in inner]
             yield from local_names(rest, outer)
@@ -141,7 +141,8 @@ def _looped(node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) 
             yield id(part)
 
 
-def _body(scope: Scope | ast.ClassDef) -> Sequence[ast.AST]:
+def body_of(scope: Scope | ast.ClassDef) -> Sequence[ast.AST]:
+    """Return the statements of a function or class, or the expression of a ``lambda``."""
     return [scope.body] if isinstance(scope, ast.Lambda) else scope.body
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning
 from autograd_course.grader.reading.scopes import (
     Scope,
     bindings,
+    body_of,
     declared,
+    defaults,
     lasting_parameters,
     root,
 )
@@ -22,6 +24,7 @@ _READING = {
     "list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "len", "max", "min", "any", "all",
     "prod", "join", "Size", "reduce",
 }  # fmt: skip
+_KEEPING = {"classmethod", "partial", "property", "setattr", "staticmethod", "tuple", "zip"}
 _OF_TENSORS = {"add"}  # methods that change a set, but not a tensor
 _READ = {"reversed", "zip", "filter", "map", "enumerate", "chain", "iter"}  # yield elements
 
@@ -31,13 +34,90 @@ def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
-    for scope in _scopes(tree.body):
+    for node in _changing(ast.walk(tree), names):
+        if id(node) not in names.late:
+            yield node, f"hands on {ast.unparse(node)}, which changes an object", False
+    scopes = list(_scopes(tree.body))
+    early = _early(tree, scopes)
+    for scope in scopes:
+        stored = _Stored(names, on_ctx)
         if isinstance(scope, ast.FunctionDef) and names.only_decorates(scope.name):
             nested = (node for node in _nodes(scope.body) if isinstance(node, Scope))
             for inner in nested:  # the function itself runs once, before all calls
-                yield from _Stored(names, on_ctx).within(inner, bindings(scope), bindings(scope))
+                yield from stored.within(inner, bindings(scope), bindings(scope))
+            continue
+        yield from stored.within(scope, set(), set())
+        if isinstance(scope, ast.Lambda) or scope.name in early:
+            yield from _handed_out(scope, stored)
+
+
+def _handed_out(scope: Scope, stored: _Stored) -> Iterator[_Use]:
+    """Yield the state that a function keeps if it runs before all calls, as in ``f = make()``.
+
+    Its variables outlive the call if it hands out a nested function that changes them.
+    """
+    nodes = [node for node in ast.walk(scope) if node is not scope]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    called = {id(call.func) for call in calls}
+    given = {
+        id(value): call
+        for call in calls
+        for value in (*call.args, *(keyword.value for keyword in call.keywords))
+    }
+    for method in _changing(nodes, stored.names):
+        if root(method) in bindings(scope) and not stored.only_calls(given.get(id(method))):
+            yield method, f"it hands out {ast.unparse(method)}, {_WHY}", True
+    for inner in (node for node in _nodes(body_of(scope)) if isinstance(node, Scope)):
+        reads = _reads(inner, nodes)
+        kept = [node for node in reads if id(node) not in called]
+        kept = [node for node in kept if not stored.only_calls(given.get(id(node)))]
+        if kept:
+            surely = any(id(node) not in given for node in kept)
+            for node, what, is_forbidden in stored.within(inner, bindings(scope), bindings(scope)):
+                yield node, what, is_forbidden and surely
+
+
+def _changing(nodes: Iterable[ast.AST], names: Meaning) -> Iterator[ast.Attribute]:
+    """Yield the methods that change an object and are not called at once, as in ``x.append``."""
+    every = list(nodes)
+    called = {id(node.func) for node in every if isinstance(node, ast.Call)}
+    for node in every:
+        match node:
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in tables.MUTATING:
+                if id(node) not in called and not names.path(node):
+                    yield node
+
+
+def _reads(inner: Scope, nodes: list[ast.AST]) -> list[ast.AST]:
+    """Return the nodes that read a nested function: its names, or the ``lambda`` itself."""
+    name = "" if isinstance(inner, ast.Lambda) else inner.name
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value) if value is inner:
+                name = target
+            case ast.ClassDef(body=body) if inner in body:
+                name = ""  # a method
+    found = [node for node in nodes if isinstance(node, ast.Name) and node.id == name]
+    return [node for node in found if isinstance(node.ctx, ast.Load)] if name else [inner]
+
+
+def _early(tree: ast.Module, scopes: list[Scope]) -> set[str]:
+    """Return the functions and methods that may run before all calls, by their names."""
+    found: set[str] = set()
+    left: list[ast.AST] = list(tree.body)
+    inside = {scope.name: scope for scope in scopes if not isinstance(scope, ast.Lambda)}
+    while left:
+        node = left.pop()
+        name = getattr(node, "id", getattr(node, "attr", ""))
+        if isinstance(getattr(node, "ctx", None), ast.Load) and name not in found:
+            found.add(name)
+            left += ast.walk(inside[name]) if name in inside else []
+        if isinstance(node, Scope):
+            left += getattr(node, "decorator_list", [])
+            left += [default for _, default in defaults(node.args)]
         else:
-            yield from _Stored(names, on_ctx).within(scope, set(), set())
+            left.extend(ast.iter_child_nodes(node))
+    return found
 
 
 def _scopes(body: list[ast.stmt]) -> Iterator[Scope]:
@@ -61,8 +141,7 @@ class _Stored:
         local = (outer - declared(scope)) | own
         lasting = (lasting - own) | lasting_parameters(scope)
         lasting |= {"cls"} & own
-        body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
-        nodes = list(_nodes(body))
+        nodes = list(_nodes(body_of(scope)))
         for node in nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -75,6 +154,10 @@ class _Stored:
 
     def _stores(self, node: ast.AST, local: set[str], lasting: set[str]) -> Iterator[_Use]:
         match node:
+            case ast.Nonlocal(names=declared_names):
+                for name in declared_names:
+                    if name in lasting and not self.names.is_counter(name):
+                        yield node, f"it declares nonlocal {name}, {_WHY}", True
             case ast.Global(names=declared_names):
                 for name in declared_names:
                     if not self.names.is_counter(name):
@@ -119,6 +202,12 @@ class _Stored:
                     ),
                     True,
                 )
+
+    def only_calls(self, call: ast.Call | None) -> bool:
+        """Return whether a call surely keeps no function that it gets, as in ``map(visit, x)``."""
+        if call is None or _called(call) in tables.CONTAINERS | _KEEPING:
+            return False
+        return bool(self.names.path(call.func)) or self.names.is_builtin(call.func)
 
     def _mutates(self, owner: ast.expr, name: str) -> bool:
         """Return whether a method changes its object. A tensor's ``add`` does not."""
@@ -189,7 +278,7 @@ def _called(node: ast.AST) -> str:
     return ""
 
 
-def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
+def _nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
     """Yield all nodes of a function, including nested functions but not their bodies."""
     left: list[ast.AST] = list(body)
     while left:
