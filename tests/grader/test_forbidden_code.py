@@ -206,6 +206,28 @@ REMARKED = {
         "def pair(f): return (f,)\ndef make():\n    d = {}\n    def put(v): d[0] = v\n"
         "    return pair(put)\n(put,) = make()"
     ),
+    "divides by h, as a finite difference does (line 3)": (
+        "def d(x):\n    for h in (1e-30,):\n        return x / h"
+    ),
+    "divides by step, as a finite difference does (line 1)": (
+        "def d(x): return [x / step for k, step in ((1, 0.5), (2, 1e-3))]"
+    ),
+    "divides by 2 * h, as a finite difference does (line 2)": (
+        "import torch\ndef d(x, h): return torch.divide(x, 2 * h)\na = d(1, 0.01)"
+    ),
+    "divides by 1e-20, as a finite difference does (line 2)": (
+        "from torch import div as over\ndef d(x): return over(x, other=1e-20)"
+    ),
+    "multiplies by 1000000.0, as a finite difference does (line 2)": (
+        "import operator\ndef d(x): return operator.mul(1e6, x)"
+    ),
+    "multiplies by 10000.0, as a finite difference does (line 1)": (
+        "def d(x): return x.sub(1, alpha=1e4)"
+    ),
+    "uses deriv, which differentiates a polynomial (line 2)": (
+        "import numpy as np\ndef d(): return np.poly1d([1.0, 0.0]).deriv()"
+    ),
+    "uses polyder, which differentiates a polynomial (line 1)": "from numpy import polyder as p",
     "sets Q.….slope (line 2)": "class Q: T = make()\nQ.T.slope = 1",
     "uses TABLE, which is made once for all calls (line 2)": (
         "TABLE = [1]\ndef f(x): return Spy(x) == TABLE"
@@ -300,6 +322,11 @@ ALLOWED = {
         "def make(n):\n    rows = []\n    def visit(k): rows.append(k)\n"
         "    for k in range(n): visit(k)\n    list(map(visit, range(n)))\n"
         "    return tuple(rows)\nTABLE = make(3)"
+    ),
+    "its own derivative": (
+        "def derivative(x): return 2 * x\nclass F:\n    def deriv(x): return 2 * x\n"
+        "def f(x):\n    for n, slope in ((2, 0.5), (3, 1.5)):\n        x = x * n / slope\n"
+        "    return F.deriv(x)"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",

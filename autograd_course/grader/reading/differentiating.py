@@ -98,34 +98,40 @@ def suspends(node: ast.AST) -> Iterator[str]:
 def steps(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield scalings by a constant, as in a finite difference or a complex step.
 
-    These are divisions by a small constant and multiplications by a large one.
+    These are divisions by a small constant and multiplications by a large one. Also yield methods
+    that differentiate a polynomial.
     """
-    for how, factor in _scalings(node):
+    for how, factor in _scalings(node, names):
         size = number(factor, names.numbers)
         if size is None:
             continue
         if 0 < abs(size) <= tables.SMALL if how == "divides" else abs(size) >= tables.LARGE:
             yield f"{how} by {ast.unparse(factor)}, as a finite difference does"
+    for name in _named(node, names):
+        if name in tables.OF_POLYNOMIALS - names.own_attributes:
+            yield f"uses {name}, which differentiates a polynomial"
 
 
-def _scalings(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _scalings(node: ast.AST, names: Meaning) -> Iterator[tuple[str, ast.expr]]:
     """Yield the expressions by which a node divides or multiplies."""
     match node:
-        case (
-            ast.BinOp(op=ast.Div(), right=right)
-            | ast.AugAssign(op=ast.Div(), value=right)
-            | ast.Call(func=ast.Attribute(attr="div" | "div_" | "true_divide"), args=[*_, right])
-        ):
+        case ast.BinOp(op=ast.Div(), right=right) | ast.AugAssign(op=ast.Div(), value=right):
             yield "divides", right
         case ast.BinOp(op=ast.Pow(), left=left, right=right) if number(right, {}) == -1:
             yield "divides", left
         case ast.BinOp(op=ast.Mult(), left=left, right=right):
             yield "multiplies", left
             yield "multiplies", right
-        case ast.AugAssign(op=ast.Mult(), value=right):
+        case ast.AugAssign(op=ast.Mult(), value=right) | ast.keyword(arg="alpha", value=right):
             yield "multiplies", right
-        case ast.Call(func=ast.Attribute(attr="mul" | "mul_" | "multiply"), args=[*_, right]):
-            yield "multiplies", right
+        case ast.Call(func=func, args=arguments, keywords=keywords):
+            name = func.attr if isinstance(func, ast.Attribute) else names.path(func)
+            name = name.rpartition(".")[2].rstrip("_")
+            others = [each.value for each in keywords if each.arg == "other"]
+            if name in tables.DIVIDING:
+                yield from (("divides", each) for each in (*arguments[-1:], *others))
+            elif name in tables.MULTIPLYING:
+                yield from (("multiplies", each) for each in (*arguments, *others))
 
 
 def _is_off(node: ast.AST) -> bool:

@@ -15,11 +15,13 @@ from typing import TypeGuard
 from torch.autograd import Function
 
 from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
-from autograd_course.grader.reading.receivers import receivers
+from autograd_course.grader.reading.receivers import contexts, receivers
 from autograd_course.grader.reading.scopes import (
     Scope,
+    arguments,
     assigned,
     bound_in,
+    elements,
     is_data,
     local_names,
     origins,
@@ -64,7 +66,7 @@ class Meaning:
     decorating: Counter[str] = field(default_factory=Counter)  # how often it is a plain decorator
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
     origins: dict[str, list[ast.expr]] = field(default_factory=dict)  # also loops and unpacking
-    numbers: dict[str, float] = field(default_factory=dict)  # the variables that are numbers
+    numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
     functions: set[str] = field(default_factory=set)  # those that derive from Function
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
@@ -83,6 +85,12 @@ class Meaning:
     counters: set[int] = field(default_factory=set)  # attributes and items that count something
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
     shown: set[int] = field(default_factory=set)  # classes of which code reads the name
+
+    def note(self, name: str, value: ast.expr) -> None:
+        """Record a number that a variable may be. The smallest and largest numbers matter most."""
+        size, known = number(value, {}), self.numbers.get(name, 1.0)
+        if size and abs(math.log(abs(size))) >= abs(math.log(abs(known))):
+            self.numbers[name] = size
 
     def is_own(self, node: ast.AST) -> bool:
         """Return whether a name surely refers to the answer's own object, and not to a built-in.
@@ -267,10 +275,11 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
                     found.runs_annotations = True
             for name, value in assigned(node):
                 found.values.setdefault(name, []).append(value)
-                if (size := number(value, {})) is not None:
-                    found.numbers[name] = size
+                found.note(name, value)
             for name, value in origins(node):
                 found.origins.setdefault(name, []).append(value)
+            for name, value in elements(node):
+                found.note(name, value)
             for decorator in getattr(node, "decorator_list", ()):
                 found.decorators.add(id(decorator))
                 found.inspected.update(_turns_off(decorator))
@@ -292,6 +301,8 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     inside = [each for function in functions for each in ast.walk(function)]
     found.late = set(map(id, inside))
     found.aliases = {name for each in inside for name, _ in imported(each)}
+    for name, value in arguments(trees):
+        found.note(name, value)
     changed = found.data & _may_change(trees, found)
     found.data = {name for name in found.data if name in changed or not found.is_constant(name)}
     for _ in range(3):  # m = torch; n = m
@@ -311,7 +322,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for each in known:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
-            found.contexts.update(_contexts(each))
+            found.contexts.update(contexts(each))
     found.receivers = receivers(trees, found.is_new)
     return found
 
@@ -325,18 +336,6 @@ def _turns_off(call: ast.expr) -> Iterator[int]:
             args=[ast.Constant(value=False)],
         ):
             yield id(function)
-
-
-def _contexts(node: ast.ClassDef) -> Iterator[int]:
-    """Yield the ids of the names that refer to the first parameter of a Function's methods."""
-    for method in node.body:
-        match method:
-            case ast.FunctionDef(
-                name="forward" | "backward" | "setup_context" | "jvp",
-                args=ast.arguments(args=[ast.arg(arg=first), *_]),
-            ):
-                names = (part for part in ast.walk(method) if isinstance(part, ast.Name))
-                yield from (id(name) for name in names if name.id == first)
 
 
 def _is_plain(node: ast.ClassDef) -> bool:

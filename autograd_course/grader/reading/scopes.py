@@ -82,6 +82,48 @@ def assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield name, value
 
 
+def elements(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield names with what a loop over a tuple or an unpacking assigns to them."""
+    left: list[tuple[ast.expr, ast.expr]] = []
+    match node:
+        case ast.Assign(targets=[ast.Tuple() | ast.List() as target], value=value):
+            left.append((target, value))
+        case (
+            ast.For(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values))
+            | ast.comprehension(target=target, iter=ast.Tuple(elts=values) | ast.List(elts=values))
+        ):
+            left += [(target, value) for value in values]
+    while left:
+        match left.pop():
+            case ast.Name(id=name), value:
+                yield name, value
+            case (
+                ast.Tuple(elts=targets) | ast.List(elts=targets),
+                ast.Tuple(elts=values) | ast.List(elts=values),
+            ):
+                left += zip(targets, values, strict=False)
+
+
+def arguments(trees: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the parameters of the functions that code calls by name, with what it passes."""
+    every = [node for tree in trees for node in ast.walk(tree)]
+    known: dict[str, ast.arguments] = {}
+    for node in every:
+        match node:
+            case (
+                ast.FunctionDef(name=name, args=parameters)
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda(args=parameters))
+            ):
+                known[name] = parameters
+    for node in every:
+        match node:
+            case ast.Call(func=ast.Name(id=name), args=values, keywords=words) if name in known:
+                parameters = known[name]
+                plain = (each.arg for each in (*parameters.posonlyargs, *parameters.args))
+                yield from zip(plain, values, strict=False)
+                yield from ((word.arg, word.value) for word in words if word.arg)
+
+
 def origins(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """Yield names with the expressions from which their values come."""
     match node:

@@ -195,6 +195,13 @@ DIFFERENTIATING_BASES = ("torch.distributions.ExponentialFamily",)
 # Dividing by a constant up to this size may be a finite difference or a complex step.
 SMALL = 0.05
 LARGE = 500.0  # multiplying by a constant of at least this size may be one, too
+DIVIDING = {"div", "divide", "true_divide", "truediv", "itruediv"}
+MULTIPLYING = {"mul", "multiply", "imul"}
+# These methods and functions of NumPy and SciPy return the derivative of a polynomial.
+OF_POLYNOMIALS = {
+    "chebder", "deriv", "derivative", "derivatives", "hermder", "hermeder", "lagder", "legder",
+    "polyder",
+}  # fmt: skip
 # An answer may enter these modes, but a class that derives from one of them changes what they do.
 MODES = {
     "torch.no_grad", "torch.enable_grad", "torch.set_grad_enabled", "torch.inference_mode",
