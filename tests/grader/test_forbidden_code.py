@@ -135,6 +135,9 @@ FORBIDDEN = {
     "sets m.slope, which may change a library": (
         "import torch\ndef f(h):\n    for m in [torch.optim]:\n        m.slope = h"
     ),
+    "sets owner.slope, which may change a library": (
+        "import torch\ndef put(owner, value): owner.slope = value\nput(torch.nn, 1)"
+    ),
     "sets self.__enter__, which may change a library": (
         "def f():\n    self = make()\n    self.__enter__ = print"
     ),
@@ -327,6 +330,10 @@ ALLOWED = {
         "def derivative(x): return 2 * x\nclass F:\n    def deriv(x): return 2 * x\n"
         "def f(x):\n    for n, slope in ((2, 0.5), (3, 1.5)):\n        x = x * n / slope\n"
         "    return F.deriv(x)"
+    ),
+    "a layer from its class": (
+        "import torch\ndef make(layer, n):\n    layer = layer(n, n)\n    layer.bias = None\n"
+        "    return layer\nmake(torch.nn.Linear, 3)"
     ),
     "a frozen leaf": "import torch\ndef f(x): return torch.zeros(3, requires_grad=False)",
     "a leaf outside of a function": "import torch\nt = torch.ones(1, requires_grad=True)",

@@ -66,6 +66,7 @@ class Meaning:
     decorating: Counter[str] = field(default_factory=Counter)  # how often it is a plain decorator
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
     origins: dict[str, list[ast.expr]] = field(default_factory=dict)  # also loops and unpacking
+    passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
     numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
     functions: set[str] = field(default_factory=set)  # those that derive from Function
@@ -303,6 +304,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     found.aliases = {name for each in inside for name, _ in imported(each)}
     for name, value in arguments(trees):
         found.note(name, value)
+        found.passed.setdefault(name, []).append(value)
     changed = found.data & _may_change(trees, found)
     found.data = {name for name in found.data if name in changed or not found.is_constant(name)}
     for _ in range(3):  # m = torch; n = m

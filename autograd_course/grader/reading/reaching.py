@@ -368,9 +368,11 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     )
     if known or names.path(owner):
         return
-    origins = names.origins.get(owner.id, []) if isinstance(owner, ast.Name) else [owner]
+    origins = [owner]
+    if isinstance(owner, ast.Name):
+        origins = [*names.origins.get(owner.id, ()), *names.passed.get(owner.id, ())]
     special = attribute.startswith("__") and attribute not in tables.DESCRIBING
-    if special or any(_holds_library(each, names) for each in origins):
+    if special or (origins and all(_holds_library(each, names) for each in origins)):
         what = f"{ast.unparse(owner)}.{name}"
         yield f"it sets {what}, which may change a library for all other code", True
     elif name not in tables.DATA:
