@@ -147,6 +147,8 @@ def _uses(every: Sequence[ast.AST]) -> _Uses:
                 for part in body:  # such as forward = staticmethod(helper)
                     if isinstance(part, ast.Assign) and _target(part) in _METHODS:
                         found.harmless.update(map(id, ast.walk(part.value)))
+            case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if name in _METHODS:
+                found.harmless.update(map(id, ast.walk(value)))
             case ast.Call(func=ast.Attribute(attr="register_autograd"), args=arguments):
                 found.harmless.update(map(id, arguments))
             case ast.keyword(arg="setup_context", value=value):
