@@ -34,14 +34,17 @@ from torch.autograd import Function
 from torch.autograd.function import BackwardCFunction
 
 _COURSE = "autograd_course"
-# Plain questions use only the modules outside of _FAR and the modules in _NEAR.
-_FAR = ("torch.", "autograd_doctor.", f"{_COURSE}.")
-_NEAR = (f"{_COURSE}.engine.", f"{_COURSE}.execution.", f"{_COURSE}.submitted.")
+# Plain questions use only these modules and Python's.
+_NEAR = (
+    "autograd_classroom", f"{_COURSE}.engine", f"{_COURSE}.execution", f"{_COURSE}.submitted",
+    "socket",
+)  # fmt: skip
 _WRAPPED = (staticmethod, classmethod)
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE, as of Python's own classes
 _NOTHING = object()
 # Keep Python's originals, because a submission may rebind the names.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
-_is_a = isinstance
+_is_a, _type = isinstance, type
 # When an answer imports torch._dynamo, this module wraps torch.manual_seed with this code.
 _BY_DYNAMO = _disable_dynamo(abs).__code__
 
@@ -82,9 +85,9 @@ class Owner:
     """The original attributes of a module or a class."""
 
     def __init__(self, owner: Any, places: Iterable[Place]) -> None:
-        self._owner, self._places = owner, tuple(places)
+        self._owner, self._places, self._kind = owner, tuple(places), type(owner)
         home = owner.__module__ if _is_a(owner, type) else owner.__name__
-        self.is_near = not f"{home}.".startswith(_FAR) or f"{home}.".startswith(_NEAR)
+        self.is_near = owner in _MODULES or home.startswith(_NEAR)
         self._names = tuple(place.name for place in self._places)
         self._values = tuple(place.value for place in self._places)
         coded = [place for place in self._places if place.code is not None]
@@ -99,27 +102,70 @@ class Owner:
         """
         now = _map(_vars(self._owner).get, self._names, _endlessly(_NOTHING))
         codes = _map(_code_of, self._functions)
-        return not (_all(_map(_is, now, self._values)) and _all(_map(_is, codes, self._codes)))
+        return (
+            _type(self._owner) is not self._kind
+            or not _all(_map(_is, now, self._values))
+            or not _all(_map(_is, codes, self._codes))
+        )
 
     def restored(self) -> Iterator[str]:
         """Restore the original attributes, and yield the names of the changed ones."""
-        return filter(None, [place.restored(self._owner) for place in self._places])
+        if type(self._owner) is not self._kind:
+            yield from _set(self._owner, "__class__", self._kind)
+        yield from filter(None, [place.restored(self._owner) for place in self._places])
+
+
+class WholeClass(Owner):
+    """The original attributes of a class, its base classes, and the names of its attributes.
+
+    A submission can also override an attribute that the class only inherits.
+    """
+
+    def __init__(self, owner: type) -> None:
+        super().__init__(owner, places(owner))
+        self._bases, self._own = owner.__bases__, frozenset(vars(owner))
+
+    def changed(self) -> bool:
+        """Return whether an attribute or a base class has changed, or an attribute is new."""
+        return (
+            Owner.changed(self)
+            or self._owner.__bases__ is not self._bases
+            or _vars(self._owner).keys() != self._own
+        )
+
+    def restored(self) -> Iterator[str]:
+        """Restore the class, and yield the names of the attributes that had changed."""
+        yield from Owner.restored(self)
+        if self._owner.__bases__ is not self._bases:
+            yield from _set(self._owner, "__bases__", self._bases)
+        for name in sorted(vars(self._owner).keys() - self._own):
+            if _overrides(self._owner, name):
+                yield Place(name, _NOTHING, None).restored(self._owner)
+        self._own = frozenset(vars(self._owner))
 
 
 def places(owner: Any) -> Iterator[Place]:
-    """Yield the callable attributes of a module or a class."""
+    """Yield the attributes of a module or a class that are callable or, as properties, computed."""
     for name, value in vars(owner).items():
-        if callable(value) or _is_a(value, _WRAPPED):
+        if _runs(value) and (owner, name) not in _LATER:
             yield Place(name, value, _code(value))
 
 
-def inherited(owner: type) -> Iterator[Place]:
-    """For each attribute that a class only inherits, yield a place without a value.
+def _runs(value: Any) -> bool:
+    """Return whether code runs when a caller uses the attribute."""
+    return callable(value) or hasattr(type(value), "__get__")
 
-    If a submission overrides the attribute in the class, restoring this place deletes the override.
-    """
-    for name in set(dir(owner)) - vars(owner).keys():
-        yield Place(name, _NOTHING, None)
+
+def _overrides(owner: type, name: str) -> bool:
+    """Return whether a new attribute hides an inherited one or is one of Python's methods."""
+    inherited = any(name in vars(base) for base in owner.__mro__[1:])
+    return inherited or (name.startswith("__") and _runs(vars(owner)[name]))
+
+
+def _set(owner: Any, name: str, value: Any) -> Iterator[str]:
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        setattr(owner, name, value)
+    yield _told(owner, name)
 
 
 def _told(owner: Any, name: str) -> str:
@@ -128,6 +174,8 @@ def _told(owner: Any, name: str) -> str:
 
 
 def _function(value: Any) -> Any:
+    if _is_a(value, property):
+        return value.fget
     return value.__func__ if _is_a(value, _WRAPPED) else value
 
 
@@ -139,17 +187,23 @@ def _code(value: Any) -> Any:
 _OURS = ("autograd_classroom", "autograd_course", "autograd_doctor")
 _MOST = 10  # maximum number of reported names
 _MODULES = (builtins, inspect, json, linecache, signal, struct, traceback, safetensors.torch)
+# The names in these modules, and all of the classes that they define.
+_WHOLE = (
+    "_weakrefset", "collections", "contextlib", "copy", "functools", "threading", "warnings",
+    "weakref", "torch", "torch._library.custom_ops", "torch._ops", "torch._tensor",
+    "torch.autograd", "torch.autograd.forward_ad", "torch.autograd.function",
+    "torch.autograd.grad_mode", "torch.autograd.graph", "torch.library",
+    "torch.nn.modules.container", "torch.nn.modules.module", "torch.overrides", "torch.storage",
+    "torch.utils._contextlib", "torch.utils._python_dispatch", "torch.utils.hooks",
+)  # fmt: skip
+# The names in these modules.
 _OF_TORCH = (
-    "torch", "torch._tensor", "torch.autograd", "torch.autograd.forward_ad",
-    "torch.autograd.function", "torch.autograd.functional", "torch.autograd.gradcheck",
-    "torch.autograd.graph", "torch.func", "torch.functional", "torch.library", "torch.linalg",
-    "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
+    "torch._C", "torch._C._autograd", "torch._C._functorch", "torch._functorch.eager_transforms",
+    "torch.autograd.functional", "torch.autograd.gradcheck", "torch.func", "torch.functional",
+    "torch.linalg", "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
 )  # fmt: skip
-# nn.Module is not included, because the compiler wraps its constructor on first use.
-_CLASSES = (
-    torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1], *inspect.getmro(type(Function))[:-2],
-    *BackwardCFunction.__mro__[:-1],
-)  # fmt: skip
+_CLASSES = (torch.Tensor, Function, BackwardCFunction, socket.socket)
+_LATER = ((torch.nn.Module, "__init__"), (torch.nn.Module, "__setstate__"))  # by the compiler
 _DEVICE = torch.device("cpu")
 
 
@@ -191,18 +245,25 @@ class TamperCheck:
 
 
 def _noted() -> Iterator[Owner]:
-    modules = [sys.modules[name] for name in _OF_TORCH if name in sys.modules]
-    ours = [m for name, m in sys.modules.items() if name.partition(".")[0] in _OURS]
-    for module in dict.fromkeys((*_MODULES, *modules, *ours)):
+    ours = [name for name in sys.modules if name.partition(".")[0] in _OURS]
+    whole = [sys.modules[name] for name in (*_WHOLE, *ours) if name in sys.modules]
+    partly = [sys.modules[name] for name in _OF_TORCH if name in sys.modules]
+    for module in dict.fromkeys((*_MODULES, *partly, *whole)):
         yield Owner(module, places(module))
-    for owner in _CLASSES:
-        yield Owner(owner, inherited(owner))
-    for owner in dict.fromkeys((*_CLASSES, socket.socket, *_classes(ours))):
-        yield Owner(owner, places(owner))
+    classes = (*_CLASSES, *_classes(whole))
+    for owner in dict.fromkeys(base for each in classes for base in _related(each)):
+        if not owner.__flags__ & _IMMUTABLE:
+            yield WholeClass(owner)
 
 
-def _classes(modules: list[ModuleType]) -> Iterator[type]:
+def _classes(modules: Iterable[ModuleType]) -> Iterator[type]:
     for module in modules:
         for value in vars(module).values():
             if isinstance(value, type) and value.__module__ == module.__name__:
                 yield value
+
+
+def _related(owner: type) -> Iterator[type]:
+    """Yield the metaclass of a class and the class itself, each followed by its base classes."""
+    yield from inspect.getmro(type(owner))
+    yield from inspect.getmro(owner)

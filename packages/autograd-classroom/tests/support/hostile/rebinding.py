@@ -6,6 +6,27 @@ from hostile.making import Hostile, half
 
 _MISMATCH = "gradient of `x`"  # the verdict on the wrong backward
 _TRUE = "lambda *a, **k: True"
+# A function that replaces the methods of a class, so that a ``with`` block has no effect.
+_IDLE = """
+def idle(self):
+    self.__enter__ = lambda mode: mode
+    self.__exit__ = lambda mode, *_: None
+"""
+_SNAKE = """
+class Snake(Function):
+    @staticmethod
+    def forward(ctx, x, a):
+        ctx.save_for_backward(x, 1 + torch.sin(2 * a * x))
+        return x + torch.sin(a * x) ** 2 / a
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[1], None
+"""
+_ATTEND = """
+def attend(q, k, v, mask=None):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+"""
 
 REBINDING = {
     "torch.autograd.gradcheck": Hostile(
@@ -49,5 +70,49 @@ REBINDING = {
     "Function.apply": Hostile(
         square(before="Function.apply = classmethod(lambda cls, x: x * x)", backward="return g"),
         "gradient", "Function.apply",
+    ),
+    "a mode that records operations": Hostile(
+        f"import torch.utils.checkpoint\n{_IDLE}"
+        f"idle(torch.utils.checkpoint.TorchDispatchMode)\n{_ATTEND}",
+        "scaled_dot_product_attention does the work", "TorchDispatchMode.__enter__",
+        exercise="attention-forward", name="attend",
+    ),
+    "hooks that measure the saved memory": Hostile(
+        f"{_IDLE}idle(torch.autograd.graph.saved_tensors_hooks)\n{_SNAKE}",
+        "bytes are saved", "saved_tensors_hooks.__enter__", exercise="snake", name="Snake",
+    ),
+    "what a mode calls": Hostile(
+        half("torch.utils._python_dispatch._push_mode = lambda mode: None"),
+        _MISMATCH, "replaces torch.utils._python_dispatch._push_mode",
+    ),
+    "a method that a class inherits": Hostile(
+        half(f"from autograd_doctor.extension import OperationRecorder\n{_IDLE}"
+             "idle(OperationRecorder)"),
+        _MISMATCH, "OperationRecorder.__enter__",
+    ),
+    "a method of Python that a class lacks": Hostile(
+        half("from autograd_doctor.extension import OperationRecorder\n"
+             "OperationRecorder.__bool__ = lambda mode: False"),
+        _MISMATCH, "OperationRecorder.__bool__",
+    ),
+    "the base of a class": Hostile(
+        half("from autograd_doctor.memory import DispatchMode\nclass Idle:\n"
+             "    def __enter__(self): return self\n    def __exit__(self, *_): pass\n"
+             "DispatchMode.__bases__ = (Idle,)"),
+        _MISMATCH, "DispatchMode.__bases__",
+    ),
+    "the class of a module": Hostile(
+        half("class Kind(type(torch)):\n"
+             f"    allclose = property(lambda module: {_TRUE})\ntorch.__class__ = Kind"),
+        _MISMATCH, "replaces torch.__class__",
+    ),
+    "a property": Hostile(
+        half("torch.UntypedStorage.is_cuda = property(lambda storage: False)"),
+        _MISMATCH, "UntypedStorage.is_cuda",
+    ),
+    "the code of a property": Hostile(
+        half("from autograd_doctor.extension import OperationRecorder\n"
+             "OperationRecorder.names.fget.__code__ = (lambda self: ()).__code__"),
+        _MISMATCH, "the code of OperationRecorder.names",
     ),
 }  # fmt: skip
