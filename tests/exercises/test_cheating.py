@@ -111,6 +111,27 @@ def one_model_call(model: Any, loss: Any, x: Tensor, y: Tensor) -> None:
     model(x)
 
 
+def one_call_of_forward_for_each_sample(
+    model: Any, loss: Any, x: Tensor, y: Tensor
+) -> tuple[Tensor, ...]:
+    model(x)
+    parameters = list(model.parameters())
+    rows = [
+        torch.autograd.grad(loss(model.forward(x[i : i + 1]), y[i : i + 1]), parameters)
+        for i in range(len(x))
+    ]
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
+def differences_under_vmap(f: Call, inputs: Any, vectors: Any) -> tuple[Tensor, ...]:
+    def at(step: Tensor) -> Any:
+        moved = [x + step * v for x, v in zip(inputs, vectors, strict=True)]
+        return torch.func.grad(f, tuple(range(len(inputs))))(*moved)
+
+    ahead_and_behind = torch.vmap(at)(torch.tensor([1e-5, -1e-5], dtype=torch.float64))
+    return tuple((each[0] - each[1]) / 2e-5 for each in ahead_and_behind)
+
+
 CHEATS: dict[str, tuple[str, Any, str]] = {
     "wrong values in the long call": (
         "attention-budget", lean_unless_long(forward_is_right=False), "`forward` is wrong"
@@ -134,6 +155,12 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         "per-sample-gradients",
         instead("per-sample-gradients", lambda m, loss, x, y: len(x) > 9, one_model_call),
         "the result is wrong",
+    ),
+    "forward in a loop": (
+        "per-sample-gradients", one_call_of_forward_for_each_sample, "the model is called 31 times"
+    ),
+    "differences under vmap": (
+        "hessian-vector-product", differences_under_vmap, "next to the inputs"
     ),
     "counts its calls": ("lost-gradients", lost_by_counting(), "your function returns"),
     "wrong values where the gradient counts": (
