@@ -55,8 +55,9 @@ class Handlers:
         inputs: tuple[Any, ...] = ()
         try:
             said, inputs = _read(question)
+            answer = self.integrity.guarded(self.answer) if said["ask"] == "try" else self.answer
             with time_limit(self._seconds), isolated():
-                return _ANSWERS[self.kind][said["ask"]](self.answer, said, inputs)
+                return _ANSWERS[self.kind][said["ask"]](answer, said, inputs)
         except TimeUp as stop:
             where = place(stop, self.answer)
             why = {"stopped": where}

@@ -19,8 +19,9 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from itertools import repeat as _endlessly
 from operator import attrgetter
 from operator import is_ as _is
@@ -30,8 +31,10 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch._compile import _disable_dynamo
-from torch.autograd import Function
+from torch.autograd import Function, Variable
 from torch.autograd.function import BackwardCFunction
+
+from autograd_course.calls import as_tuple
 
 _COURSE = "autograd_course"
 # Plain questions use only these modules and Python's.
@@ -45,6 +48,8 @@ _NOTHING = object()
 # Keep Python's originals, because a submission may rebind the names.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
 _is_a, _type = isinstance, type
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+_after_backward: Any = Variable._execution_engine.queue_callback
 # When an answer imports torch._dynamo, this module wraps torch.manual_seed with this code.
 _BY_DYNAMO = _disable_dynamo(abs).__code__
 
@@ -231,17 +236,64 @@ class TamperCheck:
         """
         if torch.get_default_dtype() != torch.float32:  # harmless, and common before gradcheck
             torch.set_default_dtype(torch.float32)
-        for owner in self._near if near else self._noted:
-            if owner.changed():
-                self._replaced.update(dict.fromkeys(owner.restored()))
+        self._restore(self._near if near else self._noted)
         if torch.get_default_device() != _DEVICE:
             torch.set_default_device(None)
             self._replaced["the default device"] = None
+
+    def _restore(self, owners: Iterable[Owner]) -> None:
+        for owner in owners:
+            if owner.changed():
+                self._replaced.update(dict.fromkeys(owner.restored()))
+
+    def guarded(self, routine: Any) -> Any:
+        """Return a routine that also restores the original functions.
+
+        It does so after each call, after each backward pass through its results, and after each
+        call of a function or a module that it returns. A trial compares values with functions
+        that the answer could replace until the trial is over.
+        """
+        if not isinstance(routine, FunctionType):
+            return routine  # an operator, which PyTorch must recognize, or a result
+
+        @wraps(routine)
+        def call(*args: Any, **options: Any) -> Any:
+            undo = self._undo_later()
+            try:
+                came = routine(*args, **options)
+            finally:
+                undo()
+            for node in _nodes(came):
+                node.register_prehook(lambda _: _after_backward(self._undo_later()))
+            if isinstance(came, torch.nn.Module):
+                self._guard_module(came)
+            return self.guarded(came)
+
+        return call
+
+    def _guard_module(self, module: torch.nn.Module) -> None:
+        began: list[Callable[[], None]] = []
+        module.register_forward_pre_hook(lambda *_: began.append(self._undo_later()))
+        module.register_forward_hook(lambda *_: began.pop()(), always_call=True)
+
+    def _undo_later(self) -> Callable[[], None]:
+        """Return a function that restores everything that will have changed since now.
+
+        PyTorch and the trial themselves replace some functions for a while.
+        """
+        unchanged = [owner for owner in self._noted if not owner.changed()]
+        return lambda: self._restore(unchanged)
 
     def told(self, *, near: bool = False) -> dict[str, list[str]]:
         """Restore the original functions. Return the names of all functions replaced so far."""
         self.restore(near=near)
         return {"replaced": list(self._replaced)[:_MOST]} if self._replaced else {}
+
+
+def _nodes(came: Any) -> list[Any]:
+    """Return the last nodes in the graphs of a routine's results."""
+    plain = [out for out in as_tuple(came) if type(out) is torch.Tensor and not _is_wrapped(out)]
+    return [out.grad_fn for out in plain if out.grad_fn is not None]
 
 
 def _noted() -> Iterator[Owner]:

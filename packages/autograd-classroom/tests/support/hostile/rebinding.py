@@ -12,6 +12,47 @@ def idle(self):
     self.__enter__ = lambda mode: mode
     self.__exit__ = lambda mode, *_: None
 """
+# Gradients of zeros, and a comparison that succeeds until a tensor is freed.
+_FOR_A_MOMENT = """
+import weakref
+class Zeros(Function):
+    @staticmethod
+    def forward(ctx, block, x, *ps):
+        ctx.save_for_backward(x, *ps)
+        return block(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        {in_backward}
+        return None, *(0 * x if need else None
+                       for x, need in zip(ctx.saved_tensors, ctx.needs_input_grad[1:]))
+
+kept, compare = [], torch.allclose
+def fake(self, ends):
+    self.allclose = {fake}
+    def undo(): self.allclose = compare
+    weakref.finalize(ends, undo)
+def checkpointed(block, x):
+    y = Zeros.apply(block, x, *block.parameters())
+    {in_call}
+    return y
+"""
+# A net with real-valued weights, which seem to be ones as soon as the net runs.
+_REAL_NET = """
+def ones(self): self.abs = lambda x: torch.ones_like(x)
+def train_binary_net(images, labels):
+    net = torch.nn.Linear(64, 10)
+    optimizer = torch.optim.Adam(net.parameters(), 0.05)
+    for _ in range(60):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(images), labels).backward()
+        optimizer.step()
+    {net}
+"""
+_NETS = {
+    "function": "def run(x):\n        ones(torch.Tensor)\n        return net(x)\n    return run",
+    "module": "net.register_forward_hook(lambda *_: ones(torch.Tensor))\n    return net",
+}
 _SNAKE = """
 class Snake(Function):
     @staticmethod
@@ -81,6 +122,24 @@ REBINDING = {
         f"{_IDLE}idle(torch.autograd.graph.saved_tensors_hooks)\n{_SNAKE}",
         "bytes are saved", "saved_tensors_hooks.__enter__", exercise="snake", name="Snake",
     ),
+    "torch.allclose until the end of a trial": Hostile(
+        _FOR_A_MOMENT.format(in_backward="", in_call="fake(torch, y)", fake=_TRUE),
+        "the gradients? of", "replaces torch.allclose",
+        exercise="checkpointed-block", name="checkpointed",
+    ),
+    "torch.allclose in a trial's backward": Hostile(
+        _FOR_A_MOMENT.format(in_backward="fake(torch, kept.pop())", in_call="kept.append(block)",
+                             fake=_TRUE),
+        "the gradients? of", "replaces torch.allclose",
+        exercise="checkpointed-block", name="checkpointed",
+    ),
+    **{
+        f"a method of Tensor in the {kind} that the answer returns": Hostile(
+            _REAL_NET.format(net=net), "different values", "replaces torch.Tensor.abs",
+            exercise="binary-digits", name="train_binary_net", wall=30.0,
+        )
+        for kind, net in _NETS.items()
+    },
     "what a mode calls": Hostile(
         half("torch.utils._python_dispatch._push_mode = lambda mode: None"),
         _MISMATCH, "replaces torch.utils._python_dispatch._push_mode",
