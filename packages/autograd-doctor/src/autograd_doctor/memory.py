@@ -41,18 +41,25 @@ __all__ = [
 # --------------------------------------------------------------------------------------------------
 
 
+# PyTorch's originals, because a call that is being measured could replace the names for a while.
+STRIDED, storage_of = torch.strided, Tensor.untyped_storage
+layout_of: Callable[[Tensor], torch.layout] = vars(torch._C.TensorBase)["layout"].__get__
+_nbytes, _numel, _ref = torch.UntypedStorage.nbytes, Tensor.numel, weakref.ref
+
+
 def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
     """Return the storages of a tensor. A sparse tensor has several."""
-    if tensor.layout is torch.strided:
+    layout = layout_of(tensor)
+    if layout is STRIDED:
         parts = [tensor]
-    elif tensor.layout is torch.sparse_coo:
+    elif layout is torch.sparse_coo:
         parts = [tensor._indices(), tensor._values()]
-    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+    elif layout in (torch.sparse_csr, torch.sparse_bsr):
         parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
     else:
         parts = [tensor]
     try:
-        return [part.untyped_storage() for part in parts]
+        return [storage_of(part) for part in parts]
     except (RuntimeError, NotImplementedError):  # no memory of its own, like meta or opaque tensors
         return []
 
@@ -200,7 +207,7 @@ class LiveStorages(DispatchMode):
         found = {key: storage for key, storage, _ in iter_storages(values)}
         for key, storage in found.items():
             if key not in self.made and key not in self._older:
-                self._older[key] = weakref.ref(storage, partial(self._forget, key))
+                self._older[key] = _ref(storage, partial(self._forget, key))
         return set(found)
 
     def note(self, values: Any) -> None:
@@ -208,9 +215,9 @@ class LiveStorages(DispatchMode):
         for key, storage, tensor in iter_storages(values):
             if key in self.made or key in self._older or key in self.known:
                 continue
-            made = MadeStorage(storage.nbytes(), tuple(tensor.shape), tensor.dtype)
+            made = MadeStorage(_nbytes(storage), tuple(tensor.shape), tensor.dtype)
             self.made[key] = made
-            self._watched[key] = weakref.ref(storage, partial(self._gone, key))
+            self._watched[key] = _ref(storage, partial(self._gone, key))
             self.born(key, made.bytes)
 
     def born(self, key: int, size: int) -> None:
@@ -411,7 +418,7 @@ def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
 def _made_before(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
     older = {key: tensor for key, tensor in saved.items() if key not in alive.made}
     sizes = {
-        key: storage.nbytes() for it in older.values() for key, storage, _ in iter_storages(it)
+        key: _nbytes(storage) for it in older.values() for key, storage, _ in iter_storages(it)
     }
     return [Kept(sizes[key], tuple(it.shape), it.dtype, True) for key, it in older.items()]
 
@@ -538,8 +545,8 @@ class Largest(DispatchMode):
         result = func(*args, **(kwargs or {}))
         self.operations += 1
         for tensor in iter_tensors(result):
-            self.elements = max(self.elements, tensor.numel())
-            if (size := tensor.untyped_storage().nbytes()) > self.bytes:
+            self.elements = max(self.elements, _numel(tensor))
+            if (size := _nbytes(storage_of(tensor))) > self.bytes:
                 self.bytes, self.shape = size, tuple(tensor.shape)
                 self.operation = operation_name(func)
         return result

@@ -64,6 +64,18 @@ class Snake(Function):
     def backward(ctx, g):
         return g * ctx.saved_tensors[1], None
 """
+# Attention, in which a method of Tensor or a property is different during the operation.
+_HIDDEN = """
+def raise_it(*_): raise RuntimeError
+def hidden(self, q, k, v, mask):
+    self.{name} = {fake}
+    try:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    finally:
+        del self.{name}
+def attend(q, k, v, mask=None):
+    return hidden([torch.Tensor][0], q, k, v, mask)
+"""
 _ATTEND = """
 def attend(q, k, v, mask=None):
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -139,6 +151,13 @@ REBINDING = {
             exercise="binary-digits", name="train_binary_net", wall=30.0,
         )
         for kind, net in _NETS.items()
+    },
+    **{
+        f"{name} of Tensor during an operation": Hostile(
+            _HIDDEN.format(name=name, fake=fake), "scaled_dot_product_attention does the work",
+            exercise="attention-forward", name="attend",
+        )
+        for name, fake in (("untyped_storage", "raise_it"), ("layout", "torch.sparse_coo"))
     },
     "what a mode calls": Hostile(
         half("torch.utils._python_dispatch._push_mode = lambda mode: None"),

@@ -12,7 +12,14 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode
 
 from autograd_doctor._numerics.tensors import is_wrapped
-from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
+from autograd_doctor.memory import (
+    STRIDED,
+    DispatchMode,
+    iter_tensors,
+    layout_of,
+    operation_name,
+    storage_of,
+)
 
 # --------------------------------------------------------------------------------------------------
 # The nodes of the graph that forward created.
@@ -129,9 +136,9 @@ def memory(values: Iterable[Any]) -> Memory:
     Skip sparse tensors, which have no memory of their own.
     """
     return frozenset(
-        tensor.untyped_storage()
+        storage_of(tensor)
         for tensor in iter_tensors(list(values))
-        if not is_lazy(tensor) and tensor.layout is torch.strided and not is_wrapped(tensor)
+        if not is_lazy(tensor) and layout_of(tensor) is STRIDED and not is_wrapped(tensor)
     )
 
 
