@@ -192,20 +192,21 @@ def _code(value: Any) -> Any:
 _OURS = ("autograd_classroom", "autograd_course", "autograd_doctor")
 _MOST = 10  # maximum number of reported names
 _MODULES = (builtins, inspect, json, linecache, signal, struct, traceback, safetensors.torch)
-# The names in these modules, and all of the classes that they define.
-_WHOLE = (
-    "_weakrefset", "collections", "contextlib", "copy", "functools", "threading", "warnings",
-    "weakref", "torch", "torch._library.custom_ops", "torch._ops", "torch._tensor",
-    "torch.autograd", "torch.autograd.forward_ad", "torch.autograd.function",
-    "torch.autograd.grad_mode", "torch.autograd.graph", "torch.library",
-    "torch.nn.modules.container", "torch.nn.modules.module", "torch.overrides", "torch.storage",
-    "torch.utils._contextlib", "torch.utils._python_dispatch", "torch.utils.hooks",
+# Modules whose functions the worker or an experiment calls. An answer cannot reach torch._C.
+_CALLED = (
+    "contextlib", "copy", "functools", "torch", "torch._tensor", "torch.autograd",
+    "torch.autograd.forward_ad", "torch.autograd.function", "torch.autograd.functional",
+    "torch.autograd.gradcheck", "torch.autograd.graph", "torch.func", "torch.functional",
+    "torch.library", "torch.linalg", "torch.nn.functional", "torch.overrides", "torch.random",
+    "torch.testing", "torch.utils._python_dispatch", "torch.utils._pytree", "warnings", "weakref",
 )  # fmt: skip
-# The names in these modules.
-_OF_TORCH = (
-    "torch._C", "torch._C._autograd", "torch._C._functorch", "torch._functorch.eager_transforms",
-    "torch.autograd.functional", "torch.autograd.gradcheck", "torch.func", "torch.functional",
-    "torch.linalg", "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
+# Modules whose classes they use.
+_USED = (
+    "_weakrefset", "contextlib", "functools", "torch._library.custom_ops", "torch._ops",
+    "torch.autograd.forward_ad", "torch.autograd.function", "torch.autograd.grad_mode",
+    "torch.autograd.graph", "torch.nn.modules.module", "torch.overrides", "torch.storage",
+    "torch.utils._contextlib", "torch.utils._python_dispatch", "torch.utils.hooks", "warnings",
+    "weakref",
 )  # fmt: skip
 _CLASSES = (torch.Tensor, Function, BackwardCFunction, socket.socket)
 _LATER = ((torch.nn.Module, "__init__"), (torch.nn.Module, "__setstate__"))  # by the compiler
@@ -298,14 +299,16 @@ def _nodes(came: Any) -> list[Any]:
 
 def _noted() -> Iterator[Owner]:
     ours = [name for name in sys.modules if name.partition(".")[0] in _OURS]
-    whole = [sys.modules[name] for name in (*_WHOLE, *ours) if name in sys.modules]
-    partly = [sys.modules[name] for name in _OF_TORCH if name in sys.modules]
-    for module in dict.fromkeys((*_MODULES, *partly, *whole)):
+    for module in dict.fromkeys((*_MODULES, *_loaded(_CALLED), *_loaded(ours))):
         yield Owner(module, places(module))
-    classes = (*_CLASSES, *_classes(whole))
+    classes = (*_CLASSES, *_classes(_loaded((*_USED, *ours))))
     for owner in dict.fromkeys(base for each in classes for base in _related(each)):
         if not owner.__flags__ & _IMMUTABLE:
             yield WholeClass(owner)
+
+
+def _loaded(names: Iterable[str]) -> list[ModuleType]:
+    return [sys.modules[name] for name in names if name in sys.modules]
 
 
 def _classes(modules: Iterable[ModuleType]) -> Iterator[type]:
