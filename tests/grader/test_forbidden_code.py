@@ -461,6 +461,47 @@ _INNER = _SLOPE.replace("\n", "\n    ")
 _PUT = "def put(owner, value): owner.slope = value\n"
 _GRAD = "torch.func.grad(lambda z: (z * z).sum())"
 # Code around an answer that gives it a derivative of autograd. It is forbidden or remarked on.
+_GRAD_OF_SUM = "torch.func.grad(torch.sum)"
+_TEST = """\
+    @classmethod
+    def test(cls):
+        x = torch.ones(2, requires_grad=True)
+        torch.autograd.grad(cls.apply(x).sum(), x)
+        return True
+"""
+# Methods of the answer's class, code after the class, and whether the methods only try the class.
+TESTS_IN_THE_CLASS = {
+    "a test": (_TEST, "", True),
+    "a test that runs": (_TEST, "Square.test()", True),
+    "a test that must return True": (_TEST, "assert Square.test()", True),
+    "a method that backward calls": (
+        f"    @staticmethod\n    def slope(x): return {_GRAD_OF_SUM}(x)\n",
+        "Square.backward = staticmethod(lambda ctx, g: Square.slope(g))",
+        False,
+    ),
+    "a method that returns a function": (
+        f"    @staticmethod\n    def slope(): return {_GRAD_OF_SUM}\n",
+        "Square.of = Square.slope()",
+        False,
+    ),
+    "a method that sets an attribute": (
+        f"    @classmethod\n    def test(cls): cls.slope = {_GRAD_OF_SUM}\n",
+        "Square.test()",
+        False,
+    ),
+    "a method that fills a container": (
+        "    kept = []\n    @classmethod\n"
+        f"    def test(cls):\n        k = cls.kept\n        k.append({_GRAD_OF_SUM})\n",
+        "Square.test()",
+        False,
+    ),
+    "a method that PyTorch calls": (
+        f"    @staticmethod\n    def jvp(ctx, t): return {_GRAD_OF_SUM}(t)\n",
+        "",
+        False,
+    ),
+}
+
 GIVEN_TO_THE_ANSWER = {
     "an attribute": f"Square.slope = {_GRAD}",
     "setattr": f"setattr(Square, 'slope', {_GRAD})",
@@ -487,6 +528,18 @@ def test_code_that_tries_an_answer_may_use_autograd(lines: str) -> None:
     found = read([IMPORTS, f"{SQUARE_CELL}\n{lines}"], SQUARE, "Square")
 
     assert (found.forbidden, found.remarks) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("methods", "lines", "tries"), TESTS_IN_THE_CLASS.values(), ids=TESTS_IN_THE_CLASS
+)
+def test_a_method_may_use_autograd_if_it_only_tries_its_class(
+    methods: str, lines: str, tries: bool
+) -> None:
+    found = read([IMPORTS, f"{SQUARE_CELL}\n{methods}{lines}"], SQUARE, "Square")
+
+    assert (not found.forbidden) == tries
+    assert not (tries and found.remarks)
 
 
 @pytest.mark.parametrize("lines", GIVEN_TO_THE_ANSWER.values(), ids=GIVEN_TO_THE_ANSWER)

@@ -11,12 +11,16 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from torch.autograd import Function
+
 from autograd_course.extraction.statements import Statement
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.scopes import root
 
 # Reading these attributes of a class passes nothing from other code to the class.
 _HARMLESS = {"apply", "backward", "forward", "jvp", "vmap", "setup_context", "__name__", "__doc__"}
+
+_SETTING = {"setattr", "delattr", "setitem", "delitem"}
 
 
 def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
@@ -43,6 +47,83 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
                 waiting += each.needs - seen
                 seen |= each.needs
     return [each for each in statements if id(each) in counted]
+
+
+def without_tests(trees: Sequence[ast.Module]) -> list[ast.Module]:
+    """Leave out methods that only try their class, such as a static method ``test``.
+
+    PyTorch does not know these methods, they store nothing, and no other code of the answer
+    contains their names, except for a call as a statement. ``trees`` holds the answer's statements
+    in each cell.
+    """
+    statements = [node for tree in trees for node in tree.body if not _only_calls(node)]
+    every = [part for node in statements for part in ast.walk(node)]
+    tests = {
+        id(each)
+        for cls in every
+        if isinstance(cls, ast.ClassDef)
+        for each in cls.body
+        if isinstance(each, ast.FunctionDef) and _is_test(each, cls, every)
+    }
+    return [ast.Module([_without(node, tests) for node in tree.body], []) for tree in trees]
+
+
+def _is_test(method: ast.FunctionDef, cls: ast.ClassDef, every: Sequence[ast.AST]) -> bool:
+    plain = all(
+        isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod")
+        for each in method.decorator_list
+    )
+    if not plain or method.name.startswith("_") or hasattr(Function, method.name):
+        return False
+    inside = list(ast.walk(method))
+    if any(map(_stores, inside)):
+        return False
+    known = set(map(id, inside))
+    return not any(_names(node, method.name) for node in every if id(node) not in known)
+
+
+def _only_calls(node: ast.stmt) -> bool:
+    """Return whether a statement calls a method and drops the result, as in ``Square.test()``."""
+    match node:
+        case (
+            ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name()), args=[], keywords=[]))
+            | ast.Assert(test=ast.Call(func=ast.Attribute(value=ast.Name()), args=[], keywords=[]))
+        ):
+            return True
+    return False
+
+
+def _stores(node: ast.AST) -> bool:
+    """Return whether code may change more than the variables of its function."""
+    match node:
+        case (
+            ast.Global()
+            | ast.Nonlocal()
+            | ast.Attribute(ctx=ast.Store() | ast.Del())
+            | ast.Subscript(ctx=ast.Store() | ast.Del())
+        ):
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in tables.MUTATING or name.strip("_") in _SETTING
+    return False
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    """Return whether a syntax node contains a name, perhaps in a text."""
+    if isinstance(node, ast.Constant):
+        return name in str(node.value)
+    parts = (value if isinstance(value, list) else [value] for _, value in ast.iter_fields(node))
+    return any(each == name for part in parts for each in part if isinstance(each, str))
+
+
+def _without(node: ast.stmt, left_out: set[int]) -> ast.stmt:
+    if not isinstance(node, ast.ClassDef):
+        return node
+    body = [each for each in node.body if id(each) not in left_out]
+    if len(body) == len(node.body):
+        return node
+    fields = {**dict(ast.iter_fields(node)), "body": body}
+    return ast.copy_location(ast.ClassDef(**fields), node)
 
 
 def _other_names(statements: Sequence[Statement], libraries: frozenset[str]) -> dict[str, set[str]]:

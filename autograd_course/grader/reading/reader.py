@@ -14,7 +14,7 @@ from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
 from autograd_course.grader.exercise import Exercise, FunctionExercise, forbidden_by
 from autograd_course.grader.reading import differentiating, reaching, storing, tables
-from autograd_course.grader.reading.answer_code import answer_code
+from autograd_course.grader.reading.answer_code import answer_code, without_tests
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.reading.skipping import Skipped, skip
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
@@ -130,13 +130,12 @@ def _parsed(cells: Sequence[str], name: str) -> list[tuple[str, ast.Module, ast.
         trees = [(cell, tree_of(cell)) for cell in cells]
         return [(cell, tree, tree) for cell, tree in trees if tree is not None]
     own = {id(each) for each in answer_code([each for _, cell in found for each in cell], name)}
+    answer = without_tests(
+        [ast.Module([it.node for it in parts if id(it) in own], []) for _, parts in found]
+    )
     return [
-        (
-            cell,
-            ast.Module([each.node for each in parts], []),
-            ast.Module([each.node for each in parts if id(each) in own], []),
-        )
-        for cell, parts in found
+        (cell, ast.Module([each.node for each in parts], []), own_part)
+        for (cell, parts), own_part in zip(found, answer, strict=True)
     ]
 
 
