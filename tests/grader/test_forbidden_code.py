@@ -103,6 +103,13 @@ FORBIDDEN = {
         "        return f(ctx, x)\n    return g\nclass F:\n"
         "    @keeps\n    def forward(ctx, x): return x"
     ),
+    "it changes seen, which outlives": (
+        "import time\nseen = []\ndef f(x):\n    begun = time.time()\n    begun = x\n"
+        "    seen.append(begun)"
+    ),
+    "it changes times, which outlives": (
+        "times = {}\nclass T: shape = None\ndef f(x): times[0] = x.shape"
+    ),
     "uses gi_code, ": "class Q: gi_code = None\ndef f(g): return g.gi_code",
     "uses numpy.linalg.test, which runs files": "import numpy as np\nnp.linalg.test()",
     "calls a type to create a class": "type(int)('A', (), {})",
@@ -271,6 +278,13 @@ REMARKED = {
     "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
     "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
     "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
+    "uses seen, which is made once for all calls (line 2)": (
+        "seen = []\ndef f(x): seen.append(tuple(x.shape))"
+    ),
+    "uses times, which is made once for all calls (line 5)": (
+        "import time\ntimes = {}\ndef f(x):\n    begun = time.perf_counter()\n"
+        "    times['f'] = time.perf_counter() - begun"
+    ),
     "sets x.kept (line 1)": "def f(x): x.kept = 1",
     "keeps results from call to call (line 2)": "import functools\n@functools.cache\ndef f(): pass",
 }

@@ -135,7 +135,7 @@ class Meaning:
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to the result of a function of ``torch``."""
-        return self._is_always(
+        return self.is_always(
             node,
             lambda value: (
                 isinstance(value, ast.Call) and self.path(value.func).startswith("torch.")
@@ -154,13 +154,13 @@ class Meaning:
 
     def is_constant(self, name: str) -> bool:
         """Return whether a name surely refers to a container of numbers, strings and lambdas."""
-        return self._is_always(ast.Name(name), _is_constant)
+        return self.is_always(ast.Name(name), _is_constant)
 
     def is_type(self, node: ast.Name) -> bool:
         """Return whether a name surely refers to a type, and not to a string that describes one."""
         if node.id in self.imports.keys() | self.classes:
             return node.id not in self.stored
-        return self.is_builtin(node) or self._is_always(node, _is_type)
+        return self.is_builtin(node) or self.is_always(node, _is_type)
 
     def is_new(self, node: ast.expr) -> bool:
         """Return whether an expression surely creates an object of the answer's own class."""
@@ -178,9 +178,9 @@ class Meaning:
 
     def is_text(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to a string that the cells contain."""
-        return self._is_always(node, lambda value: isinstance(value, ast.Constant))
+        return self.is_always(node, lambda value: isinstance(value, ast.Constant))
 
-    def _is_always(self, node: ast.expr, fits: Callable[[ast.expr], bool]) -> bool:
+    def is_always(self, node: ast.expr, fits: Callable[[ast.expr], bool]) -> bool:
         """Return whether everything that the cells assign to a name fits."""
         name = node.id if isinstance(node, ast.Name) else ""
         values = self.values.get(name, [])

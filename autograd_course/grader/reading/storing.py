@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning
@@ -147,10 +148,43 @@ class _Stored:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     if self._lasts(value, local, lasting) and root(value):
                         lasting |= {name}
+        harmless = set(map(id, self._records(nodes)))
         for node in nodes:
-            yield from self._stores(node, local, lasting)
+            if id(node) not in harmless:
+                yield from self._stores(node, local, lasting)
             if isinstance(node, Scope):
                 yield from self.within(node, local, lasting)
+
+    def _records(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+        """Yield changes of a container that add only times, shapes or texts to it."""
+        for node in nodes:
+            match node:
+                case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                    if self._describes(value):
+                        yield target
+                case ast.Call(func=ast.Attribute(attr="append"), args=[value], keywords=[]):
+                    if self._describes(value):
+                        yield node
+
+    def _describes(self, node: ast.expr, depth: int = 5) -> bool:
+        """Return whether an expression surely computes a time, a shape or a text."""
+        every = partial(self._describes, depth=depth - 1)
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Name() if depth:
+                return self.names.is_always(node, every)
+            case ast.Attribute(attr="shape" | "dtype" | "ndim" | "__name__" as name):
+                return name not in self.names.own_attributes
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return all(map(every, parts))
+            case ast.BinOp(left=left, right=right):
+                return every(left) and every(right)
+            case ast.Call(func=ast.Name(id="tuple" | "list") as function, args=[part]):
+                return self.names.is_builtin(function) and every(part)
+            case ast.Call(func=function):
+                return self.names.path(function).startswith("time.")
+        return False
 
     def _stores(self, node: ast.AST, local: set[str], lasting: set[str]) -> Iterator[_Use]:
         match node:
