@@ -304,6 +304,62 @@ def test_a_backward_is_a_formula_only_if_it_is_the_same_while_the_grader_watches
     assert backward_is_a_formula(Noisy, inputs) is None
 
 
+def slope_of_a_graph(x: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        z = x.detach().requires_grad_()
+        return torch.autograd.grad((z**3).sum(), z)[0]
+
+
+def slope_of_a_node(x: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        z = x.detach().requires_grad_() ** 3
+        return z.grad_fn(torch.ones_like(x))
+
+
+def slope_of_a_transform(x: torch.Tensor) -> Any:
+    return torch.func.grad(lambda z: (z**3).sum())(x)
+
+
+def slope_or_formula(x: torch.Tensor) -> Any:
+    try:
+        return slope_of_a_transform(x)
+    except RuntimeError:
+        return 3 * x**2
+
+
+@pytest.mark.parametrize(
+    ("slope", "right"),
+    [
+        (slope_of_a_graph, False),
+        (slope_of_a_node, False),
+        (slope_of_a_transform, False),
+        (slope_or_formula, False),
+        (lambda x: 3 * x**2, True),
+    ],
+)
+def test_setup_context_must_not_call_autograd_either(slope: Any, right: bool) -> None:
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(x: torch.Tensor) -> torch.Tensor:
+            return x**3
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(slope(inputs[0]))
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+            return ctx.saved_tensors[0] * g
+
+    told = backward_is_a_formula(Cube, (torch.randn(3).double(),))
+
+    if right:
+        assert told is None
+    else:
+        assert told is not None
+        assert told.message.startswith("`setup_context` lets autograd differentiate")
+
+
 def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:
     class Nothing(torch.autograd.Function):
         @staticmethod

@@ -188,33 +188,42 @@ def no_gradient_through(position: int, name: str) -> Check:
     return check
 
 
-# PyTorch calls these functions when a computation in forward mode begins.
-_FORWARD_MODE = (
-    (eager_transforms, "_jvp_increment_nesting"),
+# PyTorch calls these functions when a backward pass or a transform begins, or when other hooks
+# replace those of the check.
+_AUTOGRAD = (
+    (torch.autograd, "_engine_run_backward"),
+    (torch.autograd.graph, "disable_saved_tensors_hooks"),
+    (torch.autograd.graph.saved_tensors_hooks, "__enter__"),
     (torch.autograd.forward_ad, "enter_dual_level"),
+    (eager_transforms, "_jvp_increment_nesting"),
 )
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require a Function to compute the gradient from a formula, without calling autograd.
 
-    While ``forward`` and an ordinary ``backward`` run, grad mode is off, so autograd saves no
-    tensors. If one of them differentiates its own operations, autograd saves tensors for them. The
-    check detects these tensors. It also detects another backward pass, for example of an older
-    graph, and forward mode. A Function might notice the check and return something else, so the
-    gradients must be the same as without the check.
+    While ``forward``, ``setup_context`` and an ordinary ``backward`` run, grad mode is off, so
+    autograd saves no tensors. If one of them differentiates its own operations, autograd saves
+    tensors for them. The check detects these tensors. It also detects another backward pass, for
+    example of an older graph, and forward mode. A Function might notice the check and return
+    something else, so the gradients must be the same as without the check.
     """
     usual = _gradients(function, inputs)
     running: list[str] = []
     recorded: list[str] = []
 
-    @wraps(function.forward)
-    def forward(*args: Any, **options: Any) -> Any:
-        running.append("forward")
-        try:
-            return function.forward(*args, **options)
-        finally:
-            running.pop()
+    def watching(name: str) -> Any:
+        method = getattr(function, name)
+
+        @wraps(method)
+        def watched(*args: Any, **options: Any) -> Any:
+            running.append(name)
+            try:
+                return method(*args, **options)
+            finally:
+                running.pop()
+
+        return staticmethod(watched)
 
     def note(tensor: Tensor) -> Tensor:
         recorded.extend(running)
@@ -222,25 +231,25 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*args: Any, **options: Any) -> Any:
-            recorded.extend(running)
+            recorded.extend(running or ["forward"])
             return original(*args, **options)
 
         return noted
 
-    watched = type(function.__name__, (function,), {"forward": staticmethod(forward)})
+    methods = ("forward",) if takes_ctx(function) else ("forward", "setup_context")
+    watched = type(function.__name__, (function,), {name: watching(name) for name in methods})
     try:
         with ExitStack() as stack:
-            for owner, name in ((torch.autograd, "_engine_run_backward"), *_FORWARD_MODE):
-                stack.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, noting(getattr(owner, name)))
             stack.enter_context(
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
             )
+            for owner, name in _AUTOGRAD:
+                stack.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, noting(getattr(owner, name)))
             observed = _gradients(watched, inputs, lambda: running.append("backward"))
-    except RuntimeError as error:  # torch.func also differentiates, but it does not accept hooks
-        if "saved tensor hooks" not in str(error):
+    except RuntimeError:  # torch.func also differentiates, but it does not accept hooks
+        if not recorded:
             raise
-        recorded.extend(running or ["forward"])
     if not recorded:
         if _agree(usual, observed) or not _agree(usual, _gradients(function, inputs)):
             return None  # in the second case, each call returns something else
