@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import itertools
+import math
+import random
+import re
+import weakref
+from collections import OrderedDict, namedtuple
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import partial
+from operator import itemgetter
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,6 +31,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from autograd_course.grader import CATALOGUE
+from autograd_course.grader.checks import no_copy_on_ctx, no_tensor_on_ctx
 from autograd_course.grader.checks.conduct import copy_on_ctx
 from autograd_course.grader.pipeline import judge
 
@@ -207,15 +223,225 @@ def test_a_cheat_does_not_pass(cheat: str) -> None:
     assert words in verdict.message
 
 
-class Ctx:
-    """An object with attributes that a right answer may keep."""
+class Mode(Enum):
+    REFLECT = "reflect"
 
-    def __init__(self) -> None:
-        self.shape, self.dims, self.slope = torch.Size((2, 3, 4)), (0, 1), 0.1
-        self.mode, self.subscripts, self.flag = "reflect", "bhqd,bhkd->bhqk", True
-        self.options = {"reduction": "mean", "padding": 2, "dtype": torch.float64}
-        self.seed = 2**63 + 1
+
+class Point(NamedTuple):
+    row: int
+    column: int
+
+
+@dataclass(slots=True)
+class Settings:
+    stride: tuple[int, int] = (2, 1)
+    padding: int = 0
+    eps: float = 1e-5
+
+
+@dataclass
+class Window:
+    size: int
+    point: Point
+
+
+def in_range(x: Tensor, low: float) -> Tensor:
+    return x.clamp(min=low)
+
+
+def made_in_forward() -> Any:
+    @dataclass
+    class Local:
+        slope: float
+        name: str = "leaky"
+
+    return Local(0.1)
+
+
+def named_in_forward() -> Any:
+    return namedtuple("Saved", "rows columns")(2, 3)
+
+
+ALLOWED: dict[str, Any] = {
+    "a shape": torch.Size((2, 3, 4)),
+    "dims": (0, 1),
+    "a range": range(3),
+    "a slope": 0.1,
+    "a NumPy number": np.float64(0.1),
+    "a mode": "reflect",
+    "subscripts": "bhqd,bhkd->bhqk",
+    "a flag": True,
+    "nothing": None,
+    "options": {"reduction": "mean", "padding": 2, "dtype": torch.float64},
+    "a seed": 2**63 + 1,
+    "a device and a layout": (torch.device("cpu"), torch.strided, torch.contiguous_format),
+    "limits of a dtype": (torch.finfo(torch.float32), np.dtype("f4")),
+    "slices": (slice(0, 2), slice(None), Ellipsis),
+    "an enum": Mode.REFLECT,
+    "a named tuple": Point(1, 2),
+    "an object with slots": Settings(),
+    "nested objects": Window(3, Point(1, 2)),
+    "a namespace": SimpleNamespace(stride=2, padding=1),
+    "a function": in_range,
+    "a part of a function": partial(in_range, low=0.5),
+    "functions of libraries": (torch.exp, torch.nn.functional.gelu, math.exp, np.exp),
+    "a lambda": lambda x: 2 * x,
+    "a class": Window,
+    "a module": torch,
+    "a layer without weights": torch.nn.Softmax(dim=-1),
+    "random numbers": torch.Generator().manual_seed(0),
+    "an object of a local class": made_in_forward(),
+    "a local named tuple": named_in_forward(),
+    "a setting": torch.autocast("cpu", enabled=False),
+    "an exact number": (Fraction(1, 3), Decimal("0.1")),
+    "an ordered dict": OrderedDict(stride=2, padding=1),
+    "a time": (1.5, datetime.now()),
+}
+
+
+@pytest.mark.parametrize("kind", ALLOWED)
+def test_a_ctx_may_hold_what_is_no_tensor(kind: str) -> None:
+    x = torch.randn(3, 5, dtype=torch.float64)
+
+    for check in (no_tensor_on_ctx, no_copy_on_ctx):
+        told = check(keeping(lambda x: ALLOWED[kind]), (x,))
+
+        assert told is None, told.message
 
 
 def test_a_ctx_may_hold_shapes_words_and_flags() -> None:
-    assert copy_on_ctx(Ctx()) is None
+    assert copy_on_ctx(SimpleNamespace(**{str(n): ALLOWED[k] for n, k in enumerate(ALLOWED)}))
+    few = ("a shape", "dims", "a slope", "a mode", "subscripts", "a flag", "options", "a seed")
+    assert copy_on_ctx(SimpleNamespace(**{str(n): ALLOWED[k] for n, k in enumerate(few)})) is None
+
+
+def keeping(kept: Call) -> Any:
+    """Return a Function that keeps something made from its input."""
+
+    class Keeping(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.kept = kept(x.detach())
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+    return Keeping
+
+
+def class_with(x: Any) -> type:
+    class Box:
+        data = x
+
+    return Box
+
+
+def object_array(x: Tensor) -> Any:
+    array = np.empty((), dtype=object)
+    array[()] = x
+    return array
+
+
+def after_many(x: Tensor) -> Any:
+    return [*(object() for _ in range(3000)), x]
+
+
+def numbers(x: Tensor) -> list[float]:
+    return x.flatten().tolist()  # type: ignore[no-any-return]
+
+
+def keyword_only(x: Tensor) -> Any:
+    def f(*, x: Tensor = x) -> Tensor:
+        return x
+
+    return f
+
+
+def marked(x: Tensor) -> Any:
+    def f() -> Tensor:
+        return f.x  # type: ignore[attr-defined, no-any-return]
+
+    f.x = x  # type: ignore[attr-defined]
+    return f
+
+
+KEPT = torch.ones(3)
+HIDDEN: dict[str, Call] = {
+    "slice": lambda x: slice(x),
+    "exception": lambda x: ValueError(x),
+    "list of parameters": lambda x: torch.nn.ParameterList([x]),
+    "local class": class_with,
+    "object of a local class": lambda x: class_with(x)(),
+    "itemgetter": lambda x: itemgetter(x),
+    "dict view": lambda x: {0: x}.values(),
+    "dict key": lambda x: {x: 0},
+    "product": lambda x: itertools.product([x]),
+    "iterator": lambda x: iter([x]),
+    "object array": object_array,
+    "behind an array": lambda x: x.numpy()[:0],
+    "after many objects": after_many,
+    "keyword-only default": keyword_only,
+    "attribute of a function": marked,
+    "method of a tensor": lambda x: x.mul,
+    "module": lambda x: vars(module := ModuleType("m")).update(x=x) or module,
+    "weak reference": lambda x: weakref.ref(KEPT),
+    "storage": lambda x: x.untyped_storage(),
+    "list in a slice": lambda x: slice(numbers(x)),
+    "list of truth values": lambda x: (x > 0).flatten().tolist(),
+    "list of choices": lambda x: ["a" if v > 0 else None for v in numbers(x)],
+    "list of two objects": lambda x: [(int, str)[v > 0] for v in numbers(x)],
+    "exact numbers": lambda x: [Decimal(v) for v in numbers(x)],
+    "fractions": lambda x: [Fraction(v) for v in numbers(x)],
+    "complex numbers": lambda x: [complex(v, v) for v in numbers(x)],
+    "counts": lambda x: [itertools.count(int(v * 2**20)) for v in numbers(x)],
+    "ranges": lambda x: [range(int(v * 2**20)) for v in numbers(x)],
+    "keys": lambda x: {str(v): None for v in numbers(x)},
+    "a text of a local class": lambda x: class_with(str(numbers(x))),
+    "state of a generator": lambda x: random.Random(str(numbers(x))),
+    "buffer": lambda x: io.BytesIO(x.numpy().tobytes()),
+    "pattern": lambda x: re.compile(str(numbers(x))),
+    "view of bytes": lambda x: memoryview(x.numpy().tobytes())[:1],
+}
+
+
+@pytest.mark.parametrize("place", HIDDEN)
+def test_a_ctx_hides_no_numbers(place: str) -> None:
+    told = no_copy_on_ctx(keeping(HIDDEN[place]), (x := torch.randn(2, 8, dtype=torch.float64),))
+    told = told or no_tensor_on_ctx(keeping(HIDDEN[place]), (x,))
+
+    assert told is not None
+    assert "`ctx.kept`" in told.message
+
+
+@pytest.mark.parametrize("kept", [lambda ctx, x: setattr(ctx, "needs_input_grad", (x,)),
+                                  lambda ctx, x: ctx.metadata.update(x=x)])  # fmt: skip
+def test_a_ctx_hides_no_tensor_in_its_own_attributes(kept: Call) -> None:
+    class Hiding(torch.autograd.Function):
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return 2 * x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            kept(ctx, inputs[0])
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return 2 * g
+
+    told = no_tensor_on_ctx(Hiding, (torch.randn(2, 8),))
+
+    assert told is not None
+    assert "holds a tensor" in told.message
+
+
+def test_numbers_in_several_attributes_count_together() -> None:
+    x = torch.randn(2, 8)
+    few = SimpleNamespace(a=numbers(x)[:8], b=numbers(x)[8:])
+
+    told = copy_on_ctx(few, (x,))
+
+    assert told is not None
+    assert "hold 16 numbers" in told.message

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial, wraps
-from types import FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from inspect import unwrap
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from autograd_doctor import Finding
 from autograd_doctor.extension import OperationRecorder
-from autograd_doctor.memory import storage_keys
 from torch import Tensor
 from torch._functorch import eager_transforms
 from torch.autograd import Function
@@ -25,11 +24,11 @@ from autograd_course.engine import run_backward
 from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
 from autograd_course.grader.checks.calling import Followed, applied, found, node
+from autograd_course.grader.checks.holding import A_FEW, Held, count_numbers
 from autograd_course.grader.exercise import Check, forbid
 
-A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
+SETTINGS = 4  # any answer can keep this many floats on ctx, such as a slope and an eps
 _close = torch.allclose  # because an answer may replace the name while it runs
-MOST = 2000  # inspect at most this many objects on ctx
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -40,20 +39,19 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     """
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
-    for name, value in getattr(node(outputs), "__dict__", {}).items():
-        if not isinstance(value, Tensor) and any(value is argument for argument in inputs):
-            continue
-        held = list(_held(value))
-        if any(storage_keys(each) for each in held):
+    for name, held in _on_ctx(node(outputs), inputs):
+        if held.tensors:
             message = (
                 f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
                 "notice if it is changed in place, and does not free it after `backward`."
             )
-        elif any(_is_data(each, sizes) for each in held):
+        elif any(_is_data(each, sizes) for each in held.data):
             message = (
                 f"`ctx.{name}` holds the numbers of a tensor in another kind of object. PyTorch "
                 "does not count them as saved for `backward` and does not free them afterwards."
             )
+        elif held.closed:
+            message = _unseen(name, held)
         else:
             continue
         return found(
@@ -69,67 +67,63 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require that ``ctx`` does not hold a list, an array or bytes in place of a saved tensor."""
     _, outputs = applied(function, inputs)
-    return copy_on_ctx(node(outputs))
+    return copy_on_ctx(node(outputs), inputs)
 
 
-def copy_on_ctx(ctx: Any, at_most: int = A_FEW) -> Finding | None:
-    """Return a finding if an attribute holds too many numbers outside of any tensor."""
-    for name, value in getattr(ctx, "__dict__", {}).items():
-        if (count := sum(map(_numbers, _held(value)))) > at_most:
-            return found(
-                "oversaved",
-                f"`ctx.{name}` holds {count} numbers outside of any tensor. Like a saved tensor, "
-                "they stay in memory until `backward` runs, so they count towards the budget.",
-                {"attribute": name, "numbers": count},
-                "If their number grows with the data, they count towards the budget wherever you "
-                "store them. Pass them to `ctx.save_for_backward`, or do without them.",
+def copy_on_ctx(ctx: Any, inputs: tuple[Any, ...] = (), at_most: int = A_FEW) -> Finding | None:
+    """Return a finding if ctx holds too many numbers outside of any tensor."""
+    sizes = [it.numel() for it in inputs if isinstance(it, Tensor) and it.numel() > SETTINGS]
+    most_floats = min([at_most, *(size - 1 for size in sizes)])
+    total = floats = 0
+    for name, held in _on_ctx(ctx, inputs):
+        total, floats = total + held.numbers, floats + held.floats
+        if held.closed:
+            message = _unseen(name, held)
+        elif held.numbers > at_most:
+            message = f"`ctx.{name}` holds {held.numbers} numbers outside of any tensor. {_STAYS}"
+        elif floats > most_floats or total > max(at_most, 4 * A_FEW):
+            message = (
+                f"The attributes of `ctx` hold {total} numbers outside of any tensor. {_STAYS}"
             )
+        else:
+            continue
+        return found(
+            "oversaved",
+            message,
+            {"attribute": name, "numbers": total},
+            "If their number grows with the data, they count towards the budget wherever you "
+            "store them. Pass them to `ctx.save_for_backward`, or do without them.",
+        )
     return None
 
 
-def _held(value: Any) -> Iterator[Any]:
-    """Yield the tensors, arrays, bytes and lists of numbers that an attribute of ctx contains.
-
-    The search skips modules and classes, because their parameters are not stored for this call.
-    """
-    # The dict keeps the objects alive, because an id is unique only while the object exists.
-    seen: dict[int, Any] = {}
-    queue = [value]
-    while queue and len(seen) < MOST:
-        thing = queue.pop()
-        if id(thing) in seen or isinstance(thing, (torch.nn.Module, ModuleType, type)):
-            continue
-        seen[id(thing)] = thing
-        if isinstance(thing, (Tensor, np.ndarray, array)) or _numbers(thing):
-            yield thing
-        elif isinstance(thing, Mapping):
-            queue += (*thing.values(), *(key for key in thing if not isinstance(key, str)))
-        elif isinstance(thing, (list, tuple, set, frozenset, deque)):
-            queue += thing
-        elif isinstance(thing, partial):
-            queue += (thing.func, *thing.args, *thing.keywords.values())
-        elif isinstance(thing, MethodType):
-            queue += (thing.__self__, thing.__func__)
-        elif isinstance(thing, FunctionType):
-            queue += (*_enclosed(thing), *(thing.__defaults__ or ()))
-        elif isinstance(thing, GeneratorType):
-            queue += getattr(thing.gi_frame, "f_locals", {}).values()
-        else:
-            queue += (*getattr(thing, "__dict__", {}).values(), *_slots(thing))
+_STAYS = (
+    "Like a saved tensor, they stay in memory until `backward` runs, so they count towards the "
+    "budget."
+)
 
 
-def _enclosed(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # the closure's cell is empty
-            yield cell.cell_contents
+def _unseen(name: str, held: Held) -> str:
+    return (
+        f"`ctx.{name}` holds an object of type {held.closed}, and the grader cannot see what is "
+        "in it. Keep numbers, words and shapes in tuples, lists, dicts or objects of your own."
+    )
 
 
-def _slots(thing: Any) -> Iterator[Any]:
-    for owner in type(thing).__mro__:
-        slots = vars(owner).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            with suppress(AttributeError, TypeError):
-                yield getattr(thing, name)
+def _on_ctx(ctx: Any, inputs: tuple[Any, ...]) -> Iterator[tuple[str, Held]]:
+    """Yield what each attribute of ctx holds. Skip arguments other than tensors."""
+    state = dict(getattr(ctx, "__dict__", {}))
+    needs, notes = getattr(ctx, "needs_input_grad", ()), getattr(ctx, "metadata", {})
+    if not all(type(each) is bool for each in needs):
+        state["needs_input_grad"] = needs
+    if set(notes) - {"traceback_", "parent_"}:  # PyTorch itself stores these two
+        state["metadata"] = notes
+    forward = unwrap(getattr(getattr(ctx, "_forward_cls", None), "forward", dict))
+    names = getattr(forward, "__globals__", {})
+    known = [it for it in (*inputs, *names.values(), ctx) if not isinstance(it, Tensor)]
+    known += [part for it in known if isinstance(it, torch.nn.Module) for part in it.modules()]
+    for name, value in state.items():
+        yield name, Held(value, known, names)
 
 
 def _is_data(held: Any, sizes: set[int]) -> bool:
@@ -137,36 +131,11 @@ def _is_data(held: Any, sizes: set[int]) -> bool:
 
     ``sizes`` holds the sizes of the inputs and outputs. An array of another size is not a copy.
     """
-    count = _numbers(held)
-    if isinstance(held, (*_BYTES, str, int)):
-        return count > A_FEW
-    if not isinstance(held, (np.ndarray, array)) or count not in sizes:
-        return False
+    if not isinstance(held, np.ndarray | array):
+        return count_numbers(held) > A_FEW
+    count = np.size(held)
     floats = isinstance(held, np.ndarray) and held.dtype.kind in "fc"
-    return count > (1 if floats else A_FEW)
-
-
-_BYTES = bytes, bytearray, memoryview
-
-
-def _numbers(value: Any) -> int:
-    """Count the numbers in an array, in nested lists of numbers, in bytes or in a text.
-
-    Each byte can be a number. A text counts as one number for 4 characters, and an integer as one
-    for 4 bytes, so a word and a seed stay small. Other objects count as 0.
-    """
-    if isinstance(value, (np.ndarray, array)):
-        return int(np.size(value))
-    if isinstance(value, _BYTES):
-        return memoryview(value).nbytes
-    if isinstance(value, str):
-        return -(-len(value) // 4)
-    if isinstance(value, int):
-        return max(1, -(-value.bit_length() // 32))
-    if isinstance(value, (list, tuple, set, frozenset)):
-        counts = [0 if isinstance(item, (np.ndarray, array)) else _numbers(item) for item in value]
-        return sum(counts) if all(counts) else 0
-    return isinstance(value, (float, complex, np.generic))
+    return count in sizes and count > (1 if floats else A_FEW)
 
 
 def no_gradient_through(position: int, name: str) -> Check:

@@ -14,7 +14,8 @@ from torch.autograd import Function
 
 from autograd_course.execution import Computed, differentiable
 from autograd_course.grader.checks.calling import Followed, applied, found, node, storage
-from autograd_course.grader.checks.conduct import A_FEW, copy_on_ctx, no_copy_on_ctx
+from autograd_course.grader.checks.conduct import copy_on_ctx, no_copy_on_ctx
+from autograd_course.grader.checks.holding import A_FEW
 from autograd_course.grader.exercise import Check
 
 LISTED = 6  # a message lists at most this many tensors of one kind
@@ -53,7 +54,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
         total, allowed = sum(item.bytes for item in kept), budget(*inputs)
         if total <= allowed:
             smallest = min(it.numel() for it in inputs if isinstance(it, Tensor))
-            if copy := copy_on_ctx(followed.ctx, at_most=max(A_FEW, smallest - 1)):
+            if copy := copy_on_ctx(followed.ctx, inputs, max(A_FEW, smallest - 1)):
                 return copy
             followed.backward()
             return followed.computed()
