@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from autograd_doctor.memory import kept_bytes, peak_bytes
@@ -41,6 +43,29 @@ def test_a_budget_of_kept_bytes() -> None:
         "200 bytes are saved for `backward`. This exercise allows 0: nothing at all."
     )
     assert check(OnCtx, (torch.randn(50),)).evidence["bytes"] == 200
+
+
+def resized(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0).resize_(x.shape).copy_(x)
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    return torch.mul(x, 3, out=torch.empty(0))
+
+
+def extended(x: torch.Tensor) -> torch.Tensor:
+    y = 3 * x[:1]
+    y.untyped_storage().resize_(x.nbytes)
+    return y
+
+
+@pytest.mark.parametrize("grown", [resized, written, extended])
+def test_a_storage_counts_with_the_size_to_which_it_has_grown(grown: Any) -> None:
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(grown(x))
+        return 2 * x
+
+    assert kept_bytes(make(forward, lambda ctx, g: 2 * g), torch.randn(50)) == 200
 
 
 def test_a_budget_of_peak_bytes() -> None:

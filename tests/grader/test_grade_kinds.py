@@ -360,6 +360,53 @@ def test_setup_context_must_not_call_autograd_either(slope: Any, right: bool) ->
         assert told.message.startswith("`setup_context` lets autograd differentiate")
 
 
+@pytest.mark.parametrize(
+    ("make", "right"),
+    [
+        (lambda x, y: torch.stack([y, x])[0], False),
+        (lambda x, y: torch.cat([y, y])[: len(y)], False),
+        (lambda x, y: y.clone(), True),
+        (lambda x, y: y.t().contiguous().t(), True),
+        (lambda x, y: y.reshape(-1).reshape(y.shape), True),
+    ],
+)
+def test_a_saved_output_has_no_other_tensor_in_its_memory(make: Any, right: bool) -> None:
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(y := make(x, torch.exp(x)))
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+            return ctx.saved_tensors[0] * g
+
+    told = saves_only_outputs(Exp, (torch.randn(2, 3),))
+
+    if right:
+        assert told is None
+    else:
+        assert told is not None
+        assert told.message == (
+            "Saved tensor 0 is a view of a larger tensor, so 48 bytes stay in memory instead of 24."
+        )
+
+
+def test_two_outputs_can_share_the_memory_that_is_saved() -> None:
+    class Both(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> Any:
+            y, z = torch.stack([x.exp(), -x.exp()])
+            ctx.save_for_backward(y)
+            return y, z
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+            return ctx.saved_tensors[0] * (g - h)
+
+    assert saves_only_outputs(Both, (torch.randn(2, 3),)) is None
+
+
 def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:
     class Nothing(torch.autograd.Function):
         @staticmethod

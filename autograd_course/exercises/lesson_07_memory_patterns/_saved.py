@@ -6,13 +6,13 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks.calling import applied, found, storage
+from autograd_course.grader.checks.calling import applied, filled, found, storage
 
 
 def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that every saved tensor is an input or an output."""
+    """Check that every saved tensor is an input or an output, and not a part of a larger tensor."""
     given, outputs = applied(function, inputs)
-    known = {storage(tensor) for tensor in (*given, *outputs)}
+    known = {storage(tensor) for tensor in given} | filled(outputs)
     for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]
         if saved is not None and storage(saved) not in known:
             return found(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -107,6 +108,16 @@ def node(outputs: list[Tensor]) -> Any:
 def storage(tensor: Tensor) -> int:
     """Return a key that is the same for all tensors that share memory."""
     return tensor.untyped_storage().data_ptr()
+
+
+def filled(tensors: Iterable[Tensor]) -> set[int]:
+    """Return the keys of the storages that are not larger than the tensors in them."""
+    needed: Counter[int] = Counter()
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        needed[storage(tensor)] += tensor.nbytes
+        sizes[storage(tensor)] = tensor.untyped_storage().nbytes()
+    return {key for key, size in sizes.items() if size <= needed[key]}
 
 
 def farthest(came: Tensor, right: Tensor) -> tuple[float, float]:

@@ -13,7 +13,14 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.execution import Computed, differentiable
-from autograd_course.grader.checks.calling import Followed, applied, found, node, storage
+from autograd_course.grader.checks.calling import (
+    Followed,
+    applied,
+    filled,
+    found,
+    node,
+    storage,
+)
 from autograd_course.grader.checks.conduct import copy_on_ctx, no_copy_on_ctx
 from autograd_course.grader.checks.holding import A_FEW
 from autograd_course.grader.exercise import Check
@@ -22,12 +29,26 @@ LISTED = 6  # a message lists at most this many tensors of one kind
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require autograd to save only outputs, so that no additional tensor stays in memory."""
+    """Require autograd to save only outputs, so that no additional tensor stays in memory.
+
+    A saved tensor keeps its whole storage in memory, so the storage must not be larger than the
+    outputs that use it.
+    """
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
-        if saved is None or storage(saved) in returned:
+        if saved is None or storage(saved) in filled(outputs) | (returned & filled(given)):
             continue
+        if storage(saved) in returned:
+            size, needed = saved.untyped_storage().nbytes(), saved.nbytes
+            return found(
+                "oversaved",
+                f"Saved tensor {position} is a view of a larger tensor, so {size:,} bytes stay in "
+                f"memory instead of {needed:,}.",
+                {"position": position, "kept": "a larger tensor", "shape": tuple(saved.shape)},
+                "Let `forward` return a tensor with memory of its own, for example a clone of the "
+                "view, and save this tensor.",
+            )
         kept = "the input" if storage(saved) in map(storage, given) else "an intermediate result"
         return found(
             "oversaved",

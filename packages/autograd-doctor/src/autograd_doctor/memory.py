@@ -211,7 +211,8 @@ class LiveStorages(DispatchMode):
         return set(found)
 
     def note(self, values: Any) -> None:
-        """Count the new storages in the results of an operation."""
+        """Count the new storages in the results of an operation, and those that have grown."""
+        self.measure_again(values)
         for key, storage, tensor in iter_storages(values):
             if key in self.made or key in self._older or key in self.known:
                 continue
@@ -219,6 +220,15 @@ class LiveStorages(DispatchMode):
             self.made[key] = made
             self._watched[key] = _ref(storage, partial(self._gone, key))
             self.born(key, made.bytes)
+
+    def measure_again(self, values: Any) -> None:
+        """Count the current size of storages that the call has created and resized."""
+        for key, storage, tensor in iter_storages(values):
+            made = self.made.get(key)
+            if made and made.bytes != storage.nbytes():
+                self.died(key, made.bytes)
+                self.made[key] = MadeStorage(storage.nbytes(), tuple(tensor.shape), tensor.dtype)
+                self.born(key, storage.nbytes())
 
     def born(self, key: int, size: int) -> None:
         """Count a storage that an operation has created."""
@@ -405,6 +415,7 @@ def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
 
     def pack(tensor: Tensor) -> Tensor:
         saved.update((key, tensor.detach()) for key, _, _ in iter_storages(tensor))
+        alive.measure_again(tensor)
         return tensor
 
     leaves = fresh_leaves(inputs)
