@@ -18,8 +18,11 @@ from autograd_course.execution import differentiable
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.checks import (
     backward_is_a_formula,
+    makes_at_most,
     no_tensor_on_ctx,
+    peaks_at_most,
     saves_only_outputs,
+    without,
 )
 from autograd_course.grader.exercise import LocatingExercise, PredictionExercise, RoutineExercise
 from autograd_course.grader.pipeline import judge
@@ -405,6 +408,49 @@ def test_two_outputs_can_share_the_memory_that_is_saved() -> None:
             return ctx.saved_tensors[0] * (g - h)
 
     assert saves_only_outputs(Both, (torch.randn(2, 3),)) is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "operation"),
+    [
+        ("learners", "act", "learners::act"),
+        ("aten", "learners_gelu", "aten::learners_gelu"),
+        ("aten", "sinh", "aten::sinh"),
+    ],
+)
+@pytest.mark.parametrize(
+    "check",
+    [
+        without("gelu", use="erf"),
+        peaks_at_most(lambda x: 1000, "a lot"),
+        makes_at_most(lambda x: 1000, "a lot"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
+def test_operations_do_not_hide_in_an_operator(
+    namespace: str, name: str, operation: str, check: Any
+) -> None:
+    with torch.library._scoped_library(namespace, "FRAGMENT") as library:
+        if name != "sinh":
+            library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, torch.nn.functional.gelu, "CPU")
+        call = getattr(getattr(torch.ops, namespace), name)
+
+        class Gelu(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: torch.Tensor) -> Any:
+                return call(x)
+
+            @staticmethod
+            def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+                return g
+
+        told = check(Gelu, (torch.randn(3),))
+
+    assert told.message == (
+        f"The operator `{operation}` is not one of PyTorch's, so the grader cannot see the "
+        "operations inside it."
+    )
 
 
 def test_checks_do_not_fail_where_no_output_has_a_gradient() -> None:

@@ -21,6 +21,7 @@ from autograd_doctor.memory import Largest
 from torch import Tensor
 
 from autograd_course.exercises.lesson_06_double_backward._arguments import ask_for_no_gradient
+from autograd_course.grader.checks.operators import HINT, OwnOperators
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.sampling import generator, normal
 from autograd_course.grader.trials.measured import far_result
@@ -184,8 +185,10 @@ def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
 def _watched(routine: Callable[..., Any], size: int, watch: Largest) -> Verdict | None:
     rng = generator()
     x, vector = normal(rng, size), normal(rng, size)
-    with watch:
+    with watch, OwnOperators() as own:
         came = routine(valley, (x,), (vector,))
+    if own.told:
+        return wrong(f"{own.told} {HINT}")
     return _far_product(came, x, vector)
 
 

@@ -26,6 +26,7 @@ from autograd_course.exercises.lesson_08_attention_challenge._constraints import
 from autograd_course.exercises.lesson_08_attention_challenge._forward_mistakes import SUSPECTS
 from autograd_course.exercises.lesson_08_attention_challenge._inputs import drawn, holes
 from autograd_course.exercises.lesson_08_attention_challenge._references import attend
+from autograd_course.grader.checks.operators import HINT, OwnOperators
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.sampling import generator, normal
 from autograd_course.grader.trials.measured import far_result
@@ -54,8 +55,10 @@ def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not call PyTorch's own attention."""
     given = rows(generator(), 1, 2)
     right = scaled_dot_product_attention(*given)
-    with OperationRecorder() as recording:
+    with OperationRecorder() as recording, OwnOperators() as own:
         came = routine(*given)
+    if own.told:
+        return wrong(f"{own.told} {HINT}")
     if any(name in BUILT_IN for name in recording.names):
         return wrong(
             "right, but PyTorch's own scaled_dot_product_attention does the work. Compute the "

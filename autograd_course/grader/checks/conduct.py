@@ -25,6 +25,7 @@ from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
 from autograd_course.grader.checks.calling import Followed, applied, found, node
 from autograd_course.grader.checks.holding import A_FEW, Held, count_numbers
+from autograd_course.grader.checks.operators import seen_inside
 from autograd_course.grader.exercise import Check, forbid
 
 SETTINGS = 4  # any answer can keep this many floats on ctx, such as a slope and an eps
@@ -289,7 +290,7 @@ def without(*operations: str, use: str) -> Check:
                 )
         return followed.computed()
 
-    return forbid(check, operations)
+    return forbid(seen_inside(check), operations)
 
 
 @contextmanager

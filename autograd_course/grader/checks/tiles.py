@@ -13,6 +13,7 @@ from torch.autograd import Function
 
 from autograd_course.execution import Computed, differentiable
 from autograd_course.grader.checks.calling import Followed, found
+from autograd_course.grader.checks.operators import seen_inside
 from autograd_course.grader.exercise import Check, forbid, forbidden_by
 from autograd_course.grader.sampling import generator
 
@@ -35,7 +36,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
                 return _too_large(where, seen, allowed, told)
         return followed.computed()
 
-    return check
+    return seen_inside(check)
 
 
 def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Check:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from autograd_course.digits import HELD_OUT, Digits, split_digits
+from autograd_course.grader.checks.operators import HINT, OwnOperators
 from autograd_course.grader.exercise import Trial
 from autograd_course.grader.trials.optimizing import Training, watched
 from autograd_course.grader.trials.products import WithoutProducts, weights_used
@@ -64,7 +65,10 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
     """Check the weights by which the network multiplies. Its parameters can have any values."""
     half = len(images) // 2
-    used = list(weights_used(net, images[:half], images[half : 2 * half]))
+    with OwnOperators() as own:
+        used = list(weights_used(net, images[:half], images[half : 2 * half]))
+    if own.told:
+        return wrong(f"{own.told} {HINT}")
     if not used:
         return wrong(
             "the grader found no matrix product with weights between the images and the scores. "
