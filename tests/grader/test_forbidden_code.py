@@ -107,6 +107,10 @@ FORBIDDEN = {
         "import time\nseen = []\ndef f(x):\n    begun = time.time()\n    begun = x\n"
         "    seen.append(begun)"
     ),
+    "it changes sums, which outlives": (
+        "sums = []\ndef f(x):\n    a = 1\n    b = 2\n    for _ in x:\n        a = a + b + a\n"
+        "        b = a + b + b\n    sums.append(a)"
+    ),
     "it changes times, which outlives": (
         "times = {}\nclass T: shape = None\ndef f(x): times[0] = x.shape"
     ),

@@ -172,7 +172,7 @@ class _Stored:
         match node:
             case ast.Constant():
                 return True
-            case ast.Name() if depth:
+            case ast.Name() if depth > 0:
                 return self.names.is_always(node, every)
             case ast.Attribute(attr="shape" | "dtype" | "ndim" | "__name__" as name):
                 return name not in self.names.own_attributes
