@@ -189,7 +189,7 @@ REPLACED = {
 def test_a_built_in_in_place_of_a_backward_is_seen_whatever_is_replaced(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "skip", lambda cells, name: (tuple(cells), []))
+    monkeypatch.setattr(reader, "skip", lambda cells, *_: (tuple(cells), []))
     source = "\n".join([*REPLACED.values(), BUILT_IN])
 
     found = verdict(box, of("square", source, "Square"))
