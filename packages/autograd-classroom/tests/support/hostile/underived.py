@@ -361,7 +361,8 @@ _WAYS = {
 _RECORDED = "`(forward|backward)` lets autograd differentiate its operations"
 # A check in the grader reports it first.
 _SAID = {
-    f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
+    f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor"
+    for where in ("closure", "default", "generator")
 } | {"the reference, in a thread": ABSENT, "all of it": ABSENT}
 UNDERIVED = {
     what: replace(way, said=_SAID.get(what, f"{FORBIDDEN}|{_RECORDED}"))
