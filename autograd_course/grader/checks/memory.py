@@ -37,8 +37,9 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     """
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
+    allowed = filled(outputs) | (returned & filled(given))
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
-        if saved is None or storage(saved) in filled(outputs) | (returned & filled(given)):
+        if saved is None or storage(saved) in allowed:
             continue
         if storage(saved) in returned:
             size, needed = saved.untyped_storage().nbytes(), saved.nbytes

@@ -63,12 +63,12 @@ def without_tests(trees: Sequence[ast.Module]) -> list[ast.Module]:
         for cls in every
         if isinstance(cls, ast.ClassDef)
         for each in cls.body
-        if isinstance(each, ast.FunctionDef) and _is_test(each, cls, every)
+        if isinstance(each, ast.FunctionDef) and _is_test(each, every)
     }
     return [ast.Module([_without(node, tests) for node in tree.body], []) for tree in trees]
 
 
-def _is_test(method: ast.FunctionDef, cls: ast.ClassDef, every: Sequence[ast.AST]) -> bool:
+def _is_test(method: ast.FunctionDef, every: Sequence[ast.AST]) -> bool:
     plain = all(
         isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod")
         for each in method.decorator_list
