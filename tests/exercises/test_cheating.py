@@ -249,6 +249,10 @@ def in_range(x: Tensor, low: float) -> Tensor:
     return x.clamp(min=low)
 
 
+def scaled(slope: float, dims: tuple[int, ...]) -> Call:
+    return lambda x: slope * x.sum(dims)
+
+
 def made_in_forward() -> Any:
     @dataclass
     class Local:
@@ -286,6 +290,8 @@ ALLOWED: dict[str, Any] = {
     "a part of a function": partial(in_range, low=0.5),
     "functions of libraries": (torch.exp, torch.nn.functional.gelu, math.exp, np.exp),
     "a lambda": lambda x: 2 * x,
+    "a function with numbers of its own": scaled(0.5, (2, 3)),
+    "iterators over dims": (iter((0, 1)), reversed([0, 1]), itertools.repeat(0, 3)),
     "a class": Window,
     "a module": torch,
     "a layer without weights": torch.nn.Softmax(dim=-1),
@@ -359,6 +365,10 @@ def keyword_only(x: Tensor) -> Any:
     return f
 
 
+def recall(value: Any) -> Any:
+    return lambda: value
+
+
 def marked(x: Tensor) -> Any:
     def f() -> Tensor:
         return f.x  # type: ignore[attr-defined, no-any-return]
@@ -379,6 +389,11 @@ HIDDEN: dict[str, Call] = {
     "dict key": lambda x: {x: 0},
     "product": lambda x: itertools.product([x]),
     "iterator": lambda x: iter([x]),
+    "iterators in a dict": lambda x: {"kept": [reversed([x]), itertools.repeat(x)]},
+    "generator": lambda x: (it for it in (x,)),
+    "function": lambda x: lambda: x,
+    "functions in a list": lambda x: [lambda: it for it in (x,)],
+    "function with a list": lambda x: recall(numbers(x)),
     "object array": object_array,
     "behind an array": lambda x: x.numpy()[:0],
     "after many objects": after_many,

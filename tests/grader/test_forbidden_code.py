@@ -569,44 +569,6 @@ def test_code_does_not_give_autograd_to_an_answer_unnoticed(lines: str) -> None:
     assert found.forbidden or found.remarks
 
 
-# Values for an attribute of ctx, and whether they can hide a tensor.
-ON_CTX = {
-    "tuple(d for d in range(3))": False,
-    "list(reversed(list(enumerate(steps))))": False,
-    "sorted(steps, key=lambda step: -step)": False,
-    "tuple(zip(steps, reversed(steps)))": False,
-    "tuple(map(int, x.shape))": False,
-    "dict(zip('ab', steps))": False,
-    "[i for i, (a, b) in enumerate(zip(steps, steps)) if a != b]": False,
-    "sum(map(lambda step: step + 1, steps))": False,
-    "next(iter(steps))": False,
-    "[*map(int, x.shape)]": False,
-    "(*reversed([*x.shape]),)": False,
-    "reduce(operator.mul, map(int, x.shape), 1)": False,
-    "x.unsqueeze(0).repeat(2, 1).shape": False,
-    "itertools.repeat(x)": True,
-    "next(iter([lambda: x]))": True,
-    "list(map(lambda n: (lambda: x), steps))": True,
-    "lambda: x": True,
-    "[lambda: x]": True,
-    "(t for t in (x,))": True,
-    "tuple((lambda: t) for t in (x,))": True,
-    "{'kept': reversed([x])}": True,
-    "list(repeat(iter([x]), 1))": True,
-    "list(map(iter, [[x]]))": True,
-    "dict(kept=lambda: x)": True,
-}
-
-
-@pytest.mark.parametrize(("value", "hides"), ON_CTX.items(), ids=ON_CTX)
-def test_what_ctx_hides_is_named_where_bytes_are_counted(value: str, hides: bool) -> None:
-    found = read(
-        [f"def forward(ctx, x, steps):\n    ctx.kept = {value}"], CATALOGUE["scaled-sigmoid"]
-    )
-
-    assert [("ctx.kept" in str(use)) for use in found.forbidden] == [True] * hides
-
-
 # Code around an answer, and the same code without the statements that do not run.
 SKIPPED = {
     "import time, timeit; print(timeit.timeit('1')); a = 1": "(); (); a = 1",
@@ -752,7 +714,8 @@ def test_a_right_answer_of_another_kind_loses_no_points(what: str) -> None:
     assert not read(source_of(answer), CATALOGUE[exercise]).forbidden
 
 
-@pytest.mark.parametrize("what", UNDERIVED)
+# A check, not the source, tells what an answer keeps on ctx.
+@pytest.mark.parametrize("what", [what for what in UNDERIVED if not what.endswith("on ctx")])
 def test_each_way_around_the_checks_stands_in_the_source(what: str) -> None:
     hostile = UNDERIVED[what]
 

@@ -13,6 +13,7 @@ unreliable. There are three kinds of lines:
 """
 
 from autograd_course.grader.reading.reader import Reading, read
+from autograd_course.grader.reading.skipping import keep_answer
 from autograd_course.grader.reading.sources import source_of
 
-__all__ = ["Reading", "read", "source_of"]
+__all__ = ["Reading", "keep_answer", "read", "source_of"]

@@ -15,7 +15,7 @@ from typing import TypeGuard
 from torch.autograd import Function
 
 from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
-from autograd_course.grader.reading.receivers import contexts, receivers
+from autograd_course.grader.reading.receivers import receivers
 from autograd_course.grader.reading.scopes import (
     Scope,
     arguments,
@@ -76,7 +76,6 @@ class Meaning:
 
     # Syntax nodes
     locals: set[int] = field(default_factory=set)  # local variables
-    contexts: set[int] = field(default_factory=set)  # local variables that refer to a ``ctx``
     receivers: set[int] = field(default_factory=set)  # a ``ctx``, or an object of an own class
     late: set[int] = field(default_factory=set)  # everything in functions
     inside: set[int] = field(default_factory=set)  # everything in classes that derive from Function
@@ -324,7 +323,6 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for each in known:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
-            found.contexts.update(contexts(each))
     found.receivers = receivers(trees, found.is_new)
     return found
 

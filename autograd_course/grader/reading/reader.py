@@ -171,4 +171,4 @@ def _used(
             for what in (*differentiating.suspends(node), *differentiating.steps(node, names)):
                 yield node, what, False
     if is_function:
-        yield from storing.uses(answer, names, on_ctx=by_formula)
+        yield from storing.uses(answer, names)

@@ -64,18 +64,6 @@ def receivers(trees: Sequence[ast.Module], is_own: Callable[[ast.expr], bool]) -
         left = kept
 
 
-def contexts(node: ast.ClassDef) -> Iterator[int]:
-    """Yield the ids of the names that refer to the first parameter of a Function's methods."""
-    for method in node.body:
-        match method:
-            case ast.FunctionDef(
-                name="forward" | "backward" | "setup_context" | "jvp",
-                args=ast.arguments(args=[ast.arg(arg=first), *_]),
-            ):
-                names = (part for part in ast.walk(method) if isinstance(part, ast.Name))
-                yield from (id(name) for name in names if name.id == first)
-
-
 def _receives(
     each: _Receiver, uses: _Uses, names: frozenset[int], is_own: Callable[[ast.expr], bool]
 ) -> bool:

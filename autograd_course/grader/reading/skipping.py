@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from autograd_course.extraction.statements import Statement, statements
+from autograd_course.extraction.statements import NotPythonError, Statement, statements
 from autograd_course.grader.reading import reaching
 from autograd_course.grader.reading.answer_code import answer_code
 from autograd_course.grader.reading.meaning import Meaning, meaning
@@ -55,6 +55,22 @@ def skip(cells: Sequence[str], name: str, uses: _Uses) -> tuple[tuple[str, ...],
         for each in parts
         if id(each) in reasons
     ]
+
+
+def keep_answer(cells: Sequence[str], name: str) -> tuple[str, ...]:
+    """Return the cells without the code that the answer does not need. A line keeps its number."""
+    try:
+        parsed = [statements(cell) for cell in cells]
+    except NotPythonError:
+        return tuple(cells)
+    own = {id(each) for each in answer_code([each for parts in parsed for each in parts], name)}
+    return tuple(
+        _without(cell, [
+            each.node for each in parts
+            if not (id(each) in own or each.is_future or each.binds_anything)
+        ])
+        for cell, parts in zip(cells, parsed, strict=True)
+    )  # fmt: skip
 
 
 def _forbidden(statement: Statement, names: Meaning, uses: _Uses) -> str:

@@ -20,18 +20,12 @@ from autograd_course.grader.reading.scopes import (
 
 _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: keep only what you pass to `ctx.save_for_backward`"
-_HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
-_READING = {
-    "list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "len", "max", "min", "any", "all",
-    "prod", "join", "Size", "reduce",
-}  # fmt: skip
 _KEEPING = {"classmethod", "partial", "property", "setattr", "staticmethod", "tuple", "zip"}
 _OF_TENSORS = {"add"}  # methods that change a set, but not a tensor
-_READ = {"reversed", "zip", "filter", "map", "enumerate", "chain", "iter"}  # yield elements
 
 
-def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
-    """Yield state that functions keep between calls. With ``on_ctx``, also yield state on ctx."""
+def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
+    """Yield state that functions keep between calls. A check looks for state on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
@@ -41,7 +35,7 @@ def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
     scopes = list(_scopes(tree.body))
     early = _early(tree, scopes)
     for scope in scopes:
-        stored = _Stored(names, on_ctx)
+        stored = _Stored(names)
         if isinstance(scope, ast.FunctionDef) and names.only_decorates(scope.name):
             nested = (node for node in _nodes(scope.body) if isinstance(node, Scope))
             for inner in nested:  # the function itself runs once, before all calls
@@ -133,8 +127,8 @@ def _scopes(body: list[ast.stmt]) -> Iterator[Scope]:
 
 
 class _Stored:
-    def __init__(self, names: Meaning, on_ctx: bool) -> None:
-        self.names, self.on_ctx = names, on_ctx
+    def __init__(self, names: Meaning) -> None:
+        self.names = names
 
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
         """Yield the state that a function keeps. ``outer`` contains the enclosing scopes' names."""
@@ -219,23 +213,6 @@ class _Stored:
                 yield node, f"it changes a class, {_WHY}", True
             case ast.Name(id=name, ctx=ast.Load()) if name in self.names.data - local:
                 yield node, f"uses {name}, which is made once for all calls", False
-        if self.on_ctx:
-            yield from self._hides(node)
-
-    def _hides(self, node: ast.AST) -> Iterator[_Use]:
-        """Yield objects on ctx that can hide tensors, such as functions and iterators."""
-        match node:
-            case ast.Assign(
-                targets=[ast.Attribute(value=ast.Name(id=owner) as context, attr=name)], value=value
-            ) if _hides(value) and (owner == "ctx" or id(context) in self.names.contexts):
-                yield (
-                    node,
-                    (
-                        f"it stores a function or an iterator in {owner}.{name}, and its tensors "
-                        "do not count as saved: pass tensors to `ctx.save_for_backward`"
-                    ),
-                    True,
-                )
 
     def only_calls(self, call: ast.Call | None) -> bool:
         """Return whether a call surely keeps no function that it gets, as in ``map(visit, x)``."""
@@ -259,50 +236,6 @@ class _Stored:
         return (
             first not in local and first in self.names.data | self.names.defined | self.names.bound
         )
-
-
-def _hides(value: ast.AST) -> bool:
-    """Return whether the value of an expression contains a function or an iterator.
-
-    An iterator is harmless if a call such as ``list`` consumes it, because only its elements
-    remain.
-    """
-    left = [(value, False)]  # each node with whether other code consumes its elements
-    while left:
-        node, read = left.pop()
-        match node:
-            case ast.Lambda(body=body):
-                if not read:
-                    return True
-                left.append((body, False))  # such as the result of a function that map calls
-                continue
-            case ast.GeneratorExp(elt=element, generators=loops):
-                if not read:
-                    return True
-                left += [(element, False), *((loop.iter, True) for loop in loops)]
-                continue
-            case ast.comprehension(iter=inner):
-                left.append((inner, True))
-                continue
-            case ast.Starred(value=inner):
-                left.append((inner, True))  # as in [*map(int, x.shape)]
-                continue
-            case ast.Call(func=ast.Attribute(attr="repeat", value=owner), args=arguments):
-                if not (isinstance(owner, ast.Name) and owner.id == "itertools"):
-                    left += [(part, False) for part in (owner, *arguments)]  # of a tensor
-                    continue
-            case ast.keyword(arg=name, value=inner):
-                left.append((inner, read and name == "key"))  # such as a sort's key function
-                continue
-            case ast.Call(func=ast.Name(id="map"), args=[ast.Name(id=name), *_]):
-                if name in _HIDING:
-                    return True
-        name = _called(node)
-        if name in _HIDING and not (read and name in _READ):
-            return True
-        reads = name in _READING or name in _READ or (name == "next" and not read)
-        left += [(part, reads) for part in ast.iter_child_nodes(node)]
-    return False
 
 
 def _called(node: ast.AST) -> str:
