@@ -32,6 +32,7 @@ from autograd_course.functions import Square
 from autograd_course.grader import CATALOGUE, grade
 from autograd_course.grader import verdict as verdicts
 from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.limits import VARIABLE
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +97,44 @@ def test_an_answer_counts_although_later_code_in_its_cell_fails(box: Sandbox) ->
         and remark.endswith(", after it has defined the answer")
         for remark in verdict.remarks
     ), verdict
+
+
+AROUND = {
+    "an absent package": "from absent import progress",
+    "an absent file": "rows = open('rows.csv').read()",
+    "an endless loop": "while True: pass",
+    "too much memory": "rows = [bytearray(1 << 26) for _ in range(1000)]",
+}
+
+
+@pytest.mark.parametrize("what", AROUND)
+@pytest.mark.parametrize("before", [True, False], ids=["before the answer", "after the answer"])
+def test_an_answer_counts_although_the_code_around_it_fails(
+    what: str, before: bool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    parts = AROUND[what], square()
+
+    verdict = judged(SQUARE, answer("\n".join(parts if before else parts[::-1])), box, SEED)
+
+    assert verdict.status == "passed"
+
+
+def test_what_failed_around_an_answer_is_remarked_on(box: Sandbox) -> None:
+    verdict = judged(SQUARE, answer(f"from absent import progress\n{square()}"), box, SEED)
+
+    assert (
+        "was graded without the code around it, which fails: the cell raises ModuleNotFoundError: "
+        "No module named 'absent' (line 1: `from absent import progress`)"
+    ) in verdict.remarks
+
+
+def test_code_that_the_answer_needs_is_not_left_out(box: Sandbox) -> None:
+    needed = square().replace("x * x", "power(x, 2)")
+
+    verdict = judged(SQUARE, answer(f"from absent import power\n{needed}"), box, SEED)
+
+    assert "No module named 'absent'" in verdict.message
 
 
 def test_a_default_dtype_is_reset_without_a_remark(box: Sandbox) -> None:

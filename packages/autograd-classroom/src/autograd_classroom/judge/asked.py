@@ -36,15 +36,24 @@ class BrokenError(CourseError):
     """Raised when our own code fails in the sandbox. The message describes the error."""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """A child process in the sandbox.
+@dataclass
+class Noticed:
+    """What the judge notices while an answer runs.
 
-    ``replaced`` lists the library functions that the answer has replaced.
+    ``is_defined`` says whether the cells have defined the answer. ``replaced`` lists the library
+    functions that the answer has replaced.
     """
 
-    child: Child
+    is_defined: bool = False
     replaced: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A child process in the sandbox."""
+
+    child: Child
+    noticed: Noticed = field(default_factory=Noticed)
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
         """Send a question to the child process and return the reply.
@@ -77,7 +86,7 @@ class Asked:
 
     def _note(self, names: Any) -> None:
         if isinstance(names, list):
-            self.replaced.update(dict.fromkeys(map(text, names[:_MOST])))
+            self.noticed.replaced.update(dict.fromkeys(map(text, names[:_MOST])))
 
 
 def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:

@@ -13,6 +13,7 @@ from autograd_classroom.judge import seeds
 from autograd_classroom.judge.asked import (
     Asked,
     BrokenError,
+    Noticed,
     StoppedError,
     UnansweredError,
     instance,
@@ -43,7 +44,7 @@ from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import RoutineOrder, argument_counts, routine_problem
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
-from autograd_course.grader.reading import read
+from autograd_course.grader.reading import keep_answer, read
 from autograd_course.grader.verdict import (
     CannotExamine,
     CodeRaised,
@@ -60,6 +61,7 @@ from autograd_course.grader.verdict import (
 from autograd_course.submitted import KINDS, Kind, Submitted
 
 _LOOK = "keeps the grader from its work"
+_ALONE = "was graded without the code around it, which fails"
 
 
 def judged(
@@ -73,16 +75,25 @@ def judged(
 
     The judge applies the same rules as ``grade``. A missing or invalid answer is wrong, and the
     verdict gives the reason. If our own code fails, the verdict is "grader failed". If the grader
-    fails twice on an answer but not on the reference, the verdict reports this. The ``remarks``
-    point out suspicious code for the instructor to review. If ``budget`` is given, the judge also
-    searches for an edit that repairs a wrong answer, and adds it to the finding.
+    fails twice on an answer but not on the reference, the verdict reports this. If the code around
+    an answer fails before the cells have defined the answer, the judge runs the answer without this
+    code. The ``remarks`` point out suspicious code for the instructor to review. If ``budget`` is
+    given, the judge also searches for an edit that repairs a wrong answer, and adds it to the
+    finding.
     """
-    replaced: dict[str, None] = {}
+    noticed = Noticed()
+    work = sandbox, secret, noticed, budget
     try:
         reading = read(answer.cells, exercise, answer.name)
         run = answer.with_cells(reading.cells)
-        verdict = _tried(exercise, run, sandbox, secret, replaced, budget)
-        seen = (f"replaces {name} while it runs" for name in replaced)
+        verdict = _tried(exercise, run, *work)
+        if verdict.status == "wrong" and not noticed.is_defined:
+            alone = run.with_cells(keep_answer(run.cells, run.name))
+            again = verdict if alone == run else _tried(exercise, alone, *work)
+            if noticed.is_defined:
+                because = f"{_ALONE}: {verdict.message.removesuffix('.')}"
+                verdict = replace(again, remarks=(*again.remarks, because))
+        seen = (f"replaces {name} while it runs" for name in noticed.replaced)
         verdict = reading.held_against(verdict)
         return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
     except Exception as error:
@@ -94,10 +105,10 @@ def _tried(
     answer: Answer,
     sandbox: Sandbox,
     secret: int,
-    replaced: dict[str, None],
+    noticed: Noticed,
     budget: Budget | None,
 ) -> Verdict:
-    work = sandbox, secret, replaced
+    work = sandbox, secret, noticed
     verdict = _verdict(exercise, answer, *work, budget)
     failed = "grader failed"
     if verdict.status == failed:  # try again, because a random failure rarely happens twice
@@ -112,7 +123,7 @@ def _verdict(
     answer: Answer | None,
     sandbox: Sandbox,
     secret: int,
-    replaced: dict[str, None],
+    noticed: Noticed,
     budget: Budget | None = None,
 ) -> Verdict:
     """Judge an answer. If ``answer`` is ``None``, judge the reference instead."""
@@ -120,7 +131,7 @@ def _verdict(
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
         with sandbox.child(limits) as child, isolated():
-            return _examined(exercise, answer, Asked(child, replaced), secret, seconds, budget)
+            return _examined(exercise, answer, Asked(child, noticed), secret, seconds, budget)
     except UnansweredError as reason:
         return Verdict(WrongBecause(str(reason)))
     except StoppedError as where:
@@ -170,6 +181,7 @@ def _examined(
         raised = said.get("raised") is True
         verdict = Verdict(CodeRaised(text(problem)) if raised else WrongBecause(text(problem)))
     else:
+        asked.noticed.is_defined = answer is not None
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
     if after := text(said.get("after", "")):
         remark = f"{after.removesuffix('.')}, after it has defined the answer"
