@@ -392,7 +392,7 @@ HIDDEN: dict[str, Call] = {
     "iterators in a dict": lambda x: {"kept": [reversed([x]), itertools.repeat(x)]},
     "generator": lambda x: (it for it in (x,)),
     "function": lambda x: lambda: x,
-    "functions in a list": lambda x: [lambda: it for it in (x,)],
+    "functions in a list": lambda x: [recall(it) for it in (x,)],
     "function with a list": lambda x: recall(numbers(x)),
     "object array": object_array,
     "behind an array": lambda x: x.numpy()[:0],

@@ -29,7 +29,7 @@ ORDINARY_BASES = (torch.autograd.Function, torch.nn.Module, torch.utils.data.Dat
 _MORE = {
     "grad_fn", "saved_tensors", "needs_input_grad", "materialize_grads", "weight", "bias", "data",
     "training", "values", "indices", "solution", "Q", "R", "U", "S", "Vh", "L", "LU", "pivots",
-    "eigenvalues", "eigenvectors", "sign", "logabsdet", "_fields", "_asdict", "_replace",
+    "eigenvalues", "eigenvectors", "sign", "logabsdet", "_fields", "_asdict", "_make", "_replace",
     "batch_size", "randomness", "register_autocast", "register_autograd", "register_fake",
     "register_kernel", "register_vmap", "__name__", "__doc__", "__version__", "setter", "getter",
     "deleter", "cache_clear", "cache_info", "most_common", "appendleft", "popleft", "rotate",
