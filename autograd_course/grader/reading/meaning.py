@@ -218,75 +218,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     ``is_whole`` says whether the cells contain all code of the answer.
     """
     found = Meaning(is_whole=is_whole)
-    classes: list[ast.ClassDef] = []
-    for tree in trees:
-        for node in ast.walk(tree):
-            found.imports.update(imported(node))
-            found.own_attributes.update(_attributes(node))
-            match node:
-                case ast.ClassDef(name=name, body=body):
-                    classes.append(node)
-                    found.in_class.update(map(id, body))
-                case ast.AugAssign(
-                    target=ast.Name(id=name), value=ast.Constant(value=int() | float())
-                ):
-                    found.counted[name] += 1
-                case ast.AugAssign(
-                    target=ast.Attribute() | ast.Subscript(slice=ast.Constant()) as target,
-                    value=ast.Constant(value=int() | float()),
-                ):
-                    found.counters.add(id(target))
-                case (
-                    ast.Expr(value=ast.Call() as call)
-                    | ast.withitem(context_expr=ast.Call() as call, optional_vars=None)
-                ):
-                    found.inspected.update(_turns_off(call))
-                case ast.FormattedValue(value=value):
-                    found.inspected.add(id(value))
-                case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
-                    found.inspected.add(id(value))
-                case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
-                    found.shown.add(id(owner))
-                case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
-                    found.starred.update(public(home))
-                case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                    found.stored[name] += 1
-                case (
-                    ast.MatchAs(name=str(name))
-                    | ast.MatchStar(name=str(name))
-                    | ast.MatchMapping(rest=str(name))
-                    | ast.ExceptHandler(name=str(name))
-                ):
-                    found.stored[name] += 1
-                case (
-                    ast.FunctionDef(name=name, args=args)
-                    | ast.AsyncFunctionDef(name=name, args=args)
-                ):
-                    found.own_attributes.add(name)  # such as an operator with the same name
-                    sets = any(_sets(part, args.args[:1]) for part in ast.walk(node))
-                    if sets and id(node) not in found.in_class:
-                        found.setters.add(name)
-                case (
-                    ast.Attribute(attr="custom_op" | "triton_op")
-                    | ast.alias(name="custom_op" | "triton_op")
-                    | ast.Name(id="custom_op" | "triton_op")
-                    | ast.Constant(value="custom_op" | "triton_op")
-                ):
-                    found.runs_annotations = True
-            for name, value in assigned(node):
-                found.values.setdefault(name, []).append(value)
-                found.note(name, value)
-            for name, value in origins(node):
-                found.origins.setdefault(name, []).append(value)
-            for name, value in elements(node):
-                found.note(name, value)
-            for decorator in getattr(node, "decorator_list", ()):
-                found.decorators.add(id(decorator))
-                found.inspected.update(_turns_off(decorator))
-                found.decorating.update([decorator.id] if isinstance(decorator, ast.Name) else [])
-            found.read.update([node.id] if _is_read(node) else [])
-            for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-                found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
+    every = [node for tree in trees for node in ast.walk(tree)]
+    for node in every:
+        _collect(node, found)
+    classes = [node for node in every if isinstance(node, ast.ClassDef)]
     defined = Counter(each.name for each in classes)
     top = {id(each) for tree in trees for each in tree.body}
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
@@ -297,7 +232,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         for statement in tree.body:
             _bind(statement, found)
     found.own_globals = own_globals([each for tree in trees for each in tree.body])
-    functions = [each for tree in trees for each in ast.walk(tree) if isinstance(each, Scope)]
+    functions = [each for each in every if isinstance(each, Scope)]
     inside = [each for function in functions for each in ast.walk(function)]
     found.late = set(map(id, inside))
     found.aliases = {name for each in inside for name, _ in imported(each)}
@@ -325,6 +260,70 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             found.inside.update(map(id, ast.walk(each)))
     found.receivers = receivers(trees, found.is_new)
     return found
+
+
+def _collect(node: ast.AST, found: Meaning) -> None:
+    """Record what a syntax node alone says about names and about the nodes inside it."""
+    found.imports.update(imported(node))
+    found.own_attributes.update(_attributes(node))
+    match node:
+        case ast.ClassDef(name=name, body=body):
+            found.in_class.update(map(id, body))
+        case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant(value=int() | float())):
+            found.counted[name] += 1
+        case ast.AugAssign(
+            target=ast.Attribute() | ast.Subscript(slice=ast.Constant()) as target,
+            value=ast.Constant(value=int() | float()),
+        ):
+            found.counters.add(id(target))
+        case (
+            ast.Expr(value=ast.Call() as call)
+            | ast.withitem(context_expr=ast.Call() as call, optional_vars=None)
+        ):
+            found.inspected.update(_turns_off(call))
+        case ast.FormattedValue(value=value):
+            found.inspected.add(id(value))
+        case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
+            found.inspected.add(id(value))
+        case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
+            found.shown.add(id(owner))
+        case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
+            found.starred.update(public(home))
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
+            found.stored[name] += 1
+        case (
+            ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+            | ast.ExceptHandler(name=str(name))
+        ):
+            found.stored[name] += 1
+        case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
+            found.own_attributes.add(name)  # such as an operator with the same name
+            sets = any(_sets(part, args.args[:1]) for part in ast.walk(node))
+            if sets and id(node) not in found.in_class:
+                found.setters.add(name)
+        case (
+            ast.Attribute(attr="custom_op" | "triton_op")
+            | ast.alias(name="custom_op" | "triton_op")
+            | ast.Name(id="custom_op" | "triton_op")
+            | ast.Constant(value="custom_op" | "triton_op")
+        ):
+            found.runs_annotations = True
+    for name, value in assigned(node):
+        found.values.setdefault(name, []).append(value)
+        found.note(name, value)
+    for name, value in origins(node):
+        found.origins.setdefault(name, []).append(value)
+    for name, value in elements(node):
+        found.note(name, value)
+    for decorator in getattr(node, "decorator_list", ()):
+        found.decorators.add(id(decorator))
+        found.inspected.update(_turns_off(decorator))
+        found.decorating.update([decorator.id] if isinstance(decorator, ast.Name) else [])
+    found.read.update([node.id] if _is_read(node) else [])
+    for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+        found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
 
 
 def _turns_off(call: ast.expr) -> Iterator[int]:
