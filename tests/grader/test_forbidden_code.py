@@ -41,6 +41,12 @@ FORBIDDEN = {
     "replaces torch.allclose, ": "import torch\ntorch.allclose = 1",
     "replaces torch.nn.functional.relu, ": "import torch.nn.functional as F\ndel F.relu",
     "calls setattr with a computed name": "setattr(int, 'a' + 'b', 1)",
+    "calls getattr with a computed name": (
+        "class K:\n    def get(self, name): return getattr(self, name)\nc = K\nc.get(int, 'a')"
+    ),
+    "it calls getattr with a computed name": (
+        "class K:\n    def get(self, name): return getattr(self, name)\ngetattr(K, 'get')(int, 'a')"
+    ),
     "hands on getattr, ": "take = getattr",
     "hands on operator.attrgetter, ": "from operator import attrgetter\nmap(attrgetter, 'ab')",
     "reaches os, ": "import tempfile, random\nrandom._os",
@@ -206,6 +212,15 @@ REMARKED = {
     "sets ctx.slope (line 2)": "ctx = make()\nctx.slope = 1",
     "sets self.slope (line 3)": (
         "class F:\n    def go(self):\n        self.slope = 1\nF.go([make][0])"
+    ),
+    "uses attributes of ctx whose names the source does not show (line 2)": (
+        "def forward(ctx, x, **given):\n    for name in given: setattr(ctx, name, given[name])"
+    ),
+    "uses attributes of ctx whose names the source does not show (line 1)": (
+        "def forward(ctx, x, **options): ctx.__dict__.update(options)"
+    ),
+    "uses attributes of self whose names the source does not show (line 2)": (
+        "class K:\n    def get(self, name): return getattr(self, name)\nk = K()\nk.get('a')"
     ),
     "sets ctx.slope (line 1)": "def put(ctx): ctx.slope = 1\nput(make())",
     "sets self.kept (line 4)": (

@@ -39,6 +39,8 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _imports(node, names)
         case ast.Attribute() if id(node) in names.shown:
             return
+        case ast.Attribute(attr="__dict__", value=owner) if id(owner) in names.receivers:
+            yield _by_computed_name(owner)
         case ast.Attribute(attr=name):
             yield from _attribute(name)
             if is_long(node):
@@ -345,6 +347,8 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
                 yield from _attribute(name)
             else:
                 yield from _by_name(name, names)
+        case [owner, _, *_] if id(owner) in names.receivers:
+            yield _by_computed_name(owner)
         case _:
             yield (
                 (
@@ -353,6 +357,10 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
                 ),
                 True,
             )
+
+
+def _by_computed_name(owner: ast.expr) -> _SAYS:
+    return f"uses attributes of {ast.unparse(owner)} whose names the source does not show", False
 
 
 def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:

@@ -26,16 +26,17 @@ class _Receiver:
     first: str
     names: frozenset[int]
 
-    def is_read_by(self, node: ast.AST) -> bool:
-        """Return whether a node reads the function by its name, or the method from its class."""
-        name, owner = self.function.name, self.owner
+    def is_read_by(self, node: ast.AST, is_object: Callable[[ast.expr], bool]) -> bool:
+        """Return whether a node reads the function by its name, or the method from its class.
+
+        ``is_object`` says whether an expression is an object of the answer's own class.
+        """
         match node:
             case ast.Name():
-                return owner is None
-            case ast.Attribute(value=value) if owner is not None:
+                return self.owner is None
+            case ast.Attribute(value=value) | ast.Call(args=[value, *_]) if self.owner is not None:
                 static = any(map(_makes_static, self.function.decorator_list))
-                of_class = isinstance(value, ast.Name) and value.id == owner.name
-                return of_class or (static and name not in _METHODS)
+                return static or not is_object(value)
         return False
 
 
@@ -68,15 +69,25 @@ def _receives(
     each: _Receiver, uses: _Uses, names: frozenset[int], is_own: Callable[[ast.expr], bool]
 ) -> bool:
     """Return whether code calls the function with no other objects than those that are known."""
+
+    def is_object(value: ast.expr) -> bool:
+        return id(value) in names or is_own(value) or _is_super(value)
+
     for node in uses.reads[each.function.name]:
-        if id(node) in uses.harmless or not each.is_read_by(node):
+        if id(node) in uses.harmless or not each.is_read_by(node, is_object):
             continue
         call = uses.calls.get(id(node))
         words = [word.value for word in call.keywords if word.arg == each.first] if call else []
         given = [*call.args[:1], *words] if call else []
-        if not given or not (id(given[0]) in names or is_own(given[0])):
+        if not given or not is_object(given[0]):
             return False
     return True
+
+
+def _is_super(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    )
 
 
 def _receivers(every: Sequence[ast.AST]) -> Iterator[_Receiver]:
@@ -130,6 +141,8 @@ def _uses(every: Sequence[ast.AST]) -> _Uses:
     for node in every:
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                found.reads[name].append(node)
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=str(name)), *_]):
                 found.reads[name].append(node)
             case ast.ClassDef(body=body):
                 for part in body:  # such as forward = staticmethod(helper)

@@ -40,7 +40,7 @@ BOMBS = {
         f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
         "    try: os.fork() or os._exit(0)\n    except OSError: pass\n    time.sleep(0.001)",
         "started more than 200 processes", "imports os", wall=60,
-        unsecluded="computed for more than 4 s together",  # only a namespace counts them
+        unsecluded="computed for more than 4 s",  # only a namespace counts them
     ),
     "a tensor too large to send": Hostile(
         square("ctx.save_for_backward(x)\nreturn x.new_zeros(1).expand(1 << 40)"),
