@@ -10,7 +10,7 @@ import re
 import weakref
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
@@ -249,6 +249,11 @@ def in_range(x: Tensor, low: float) -> Tensor:
     return x.clamp(min=low)
 
 
+def drawn_from(generator: torch.Generator) -> torch.Generator:
+    torch.rand(2000, generator=generator)
+    return generator
+
+
 def scaled(slope: float, dims: tuple[int, ...]) -> Call:
     return lambda x: slope * x.sum(dims)
 
@@ -296,6 +301,8 @@ ALLOWED: dict[str, Any] = {
     "a module": torch,
     "a layer without weights": torch.nn.Softmax(dim=-1),
     "random numbers": torch.Generator().manual_seed(0),
+    "random numbers after some draws": drawn_from(torch.Generator().manual_seed(7)),
+    "types and functions of NumPy and SciPy": (np.dtype("f4"), np.exp, scipy.special.erf),
     "an object of a local class": made_in_forward(),
     "a local named tuple": named_in_forward(),
     "a setting": torch.autocast("cpu", enabled=False),
@@ -369,6 +376,46 @@ def recall(value: Any) -> Any:
     return lambda: value
 
 
+def annotated(x: Tensor) -> Any:
+    def f(y: Any) -> None:
+        pass
+
+    f.__annotations__["y"] = x
+    return f
+
+
+def with_field(x: Tensor) -> Any:
+    return make_dataclass("Box", [("a", x)])  # type: ignore[list-item]
+
+
+def with_fields(x: Tensor) -> Any:
+    names = [f"a{at}_{byte}" for at, byte in enumerate(x.numpy().tobytes())]
+    return namedtuple("Saved", names)  # type: ignore[misc]
+
+
+def finalized(x: Tensor) -> Any:
+    return weakref.finalize(KEPT, print, x)
+
+
+def stated(x: Tensor) -> torch.Generator:
+    generator = torch.Generator()
+    state = generator.get_state()
+    state[24 : 24 + x.nbytes] = x.contiguous().view(torch.uint8).flatten()
+    return generator.set_state(state)
+
+
+def spelled(x: Tensor) -> Any:
+    hexed = x.numpy().tobytes().hex()
+    return [{hexed[at : at + 4]: None} for at in range(0, len(hexed), 4)]
+
+
+def nested(x: Tensor) -> Any:
+    chain: Any = ()
+    for byte in x.numpy().tobytes():
+        chain = (chain, [None] * (byte % 4))
+    return chain
+
+
 def marked(x: Tensor) -> Any:
     def f() -> Tensor:
         return f.x  # type: ignore[attr-defined, no-any-return]
@@ -417,6 +464,16 @@ HIDDEN: dict[str, Call] = {
     "state of a generator": lambda x: random.Random(str(numbers(x))),
     "buffer": lambda x: io.BytesIO(x.numpy().tobytes()),
     "pattern": lambda x: re.compile(str(numbers(x))),
+    "metadata of a dtype": lambda x: np.dtype("f4", metadata={"x": x}),
+    "function of NumPy": lambda x: np.frompyfunc(lambda _: x, 1, 1),
+    "annotation": annotated,
+    "type of a field": with_field,
+    "names of fields": with_fields,
+    "finalizer": finalized,
+    "state of a PyTorch generator": stated,
+    "keys of many dicts": spelled,
+    "lengths of many lists": nested,
+    "devices": lambda x: [torch.device("cuda", b % 128) for b in x.numpy().tobytes()],
     "view of bytes": lambda x: memoryview(x.numpy().tobytes())[:1],
 }
 
@@ -427,7 +484,7 @@ def test_a_ctx_hides_no_numbers(place: str) -> None:
     told = told or no_tensor_on_ctx(keeping(HIDDEN[place]), (x,))
 
     assert told is not None
-    assert "`ctx.kept`" in told.message
+    assert "`ctx.kept`" in told.message or "attributes of `ctx`" in told.message
 
 
 @pytest.mark.parametrize("kept", [lambda ctx, x: setattr(ctx, "needs_input_grad", (x,)),

@@ -11,7 +11,7 @@
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.checks import CONDUCT, MANY, on, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import returning
@@ -59,5 +59,9 @@ EXERCISE = FunctionExercise(
             scaled_sigmoid, lambda *given: sigmoid_of_the_output(*given) / given[1]
         ),
     },
-    checks=(*CONDUCT, saves_only_outputs),
+    checks=(
+        *CONDUCT,
+        saves_only_outputs,
+        on(lambda rng: (normal(rng, *MANY), 2.0, 3.0), saves_only_outputs),
+    ),
 )

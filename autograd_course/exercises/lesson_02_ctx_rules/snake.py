@@ -14,7 +14,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, on
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -59,6 +59,8 @@ def saves_the_number(function: type[Function], inputs: tuple[Any, ...]) -> Findi
             )
     return None
 
+
+only_x = keeps_at_most(lambda x, a: x.nbytes, "x itself")
 
 EXERCISE = FunctionExercise(
     answer="Snake",
@@ -106,6 +108,6 @@ EXERCISE = FunctionExercise(
             snake, lambda x, a, g: g * (1 + 2 * torch.sin(a * x))
         ),
     },
-    checks=(*CONDUCT, keeps_at_most(lambda x, a: x.nbytes, "x itself"), saves_x_itself),
+    checks=(*CONDUCT, only_x, on(lambda rng: (normal(rng, *MANY), 1.5), only_x), saves_x_itself),
     causes=(saves_the_number,),
 )

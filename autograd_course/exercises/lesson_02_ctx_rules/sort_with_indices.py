@@ -16,7 +16,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, on
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
@@ -85,6 +85,10 @@ def ranks(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
     return values, indices.argsort(-1)
 
 
+only_indices = keeps_at_most(
+    lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes for each element"
+)
+
 EXERCISE = FunctionExercise(
     answer="SortWithIndices",
     points=2,
@@ -121,9 +125,8 @@ EXERCISE = FunctionExercise(
     causes=(marks_the_values, indexes_dim_0),
     checks=(
         *CONDUCT,
-        keeps_at_most(
-            lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes for each element"
-        ),
+        only_indices,
+        on(lambda rng: (normal(rng, *MANY),), only_indices),
         saves_no_values,
     ),
 )

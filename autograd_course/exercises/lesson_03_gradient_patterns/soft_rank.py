@@ -13,7 +13,7 @@
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, keeps_at_most
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, on
 from autograd_course.grader.checks.simpler_inputs import raises_except_for
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -40,6 +40,10 @@ needs_a_vector = raises_except_for(
     "must be a column of its own: unsqueeze(-1).",
 )
 
+
+only_x = keeps_at_most(
+    lambda x, tau: x.numel() * x.element_size(), "x itself, no matrix of all pairs"
+)
 
 EXERCISE = FunctionExercise(
     answer="SoftRank",
@@ -78,8 +82,7 @@ EXERCISE = FunctionExercise(
     causes=(needs_a_vector,),
     checks=(
         *CONDUCT,
-        keeps_at_most(
-            lambda x, tau: x.numel() * x.element_size(), "x itself, no matrix of all pairs"
-        ),
+        only_x,
+        on(lambda rng: (normal(rng, *MANY), 1.0), only_x),
     ),
 )

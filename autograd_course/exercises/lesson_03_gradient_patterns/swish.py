@@ -10,7 +10,7 @@
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, without
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, on, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
 from autograd_course.grader.suspecting import returning
@@ -20,6 +20,8 @@ def swish(x: Tensor) -> Tensor:
     """Return ``x σ(x)``."""
     return x * torch.sigmoid(x)
 
+
+one_tensor = keeps_at_most(lambda x: x.numel() * x.element_size(), "one tensor of the size of x")
 
 EXERCISE = FunctionExercise(
     answer="Swish",
@@ -41,7 +43,8 @@ EXERCISE = FunctionExercise(
     },
     checks=(
         *CONDUCT,
-        keeps_at_most(lambda x: x.numel() * x.element_size(), "one tensor of the size of x"),
+        one_tensor,
+        on(lambda rng: (normal(rng, *MANY),), one_tensor),
         without("silu", "silu_backward", use="torch.sigmoid and a product"),
     ),
 )

@@ -10,7 +10,7 @@
 
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.checks import CONDUCT, MANY, on, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
 
@@ -30,5 +30,9 @@ EXERCISE = FunctionExercise(
     reference=exponential,
     samplers=shaped(normal),
     double_backward=True,
-    checks=(*CONDUCT, saves_only_outputs),
+    checks=(
+        *CONDUCT,
+        saves_only_outputs,
+        on(lambda rng: (normal(rng, *MANY),), saves_only_outputs),
+    ),
 )

@@ -10,7 +10,7 @@
 
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.checks import CONDUCT, MANY, on, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, shaped
 from autograd_course.grader.suspecting import returning
@@ -51,5 +51,9 @@ EXERCISE = FunctionExercise(
             sinh, lambda x, g: g * x.sinh().cosh()
         ),
     },
-    checks=(*CONDUCT, saves_only_outputs),
+    checks=(
+        *CONDUCT,
+        saves_only_outputs,
+        on(lambda rng: (normal(rng, *MANY),), saves_only_outputs),
+    ),
 )

@@ -20,7 +20,7 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import (
     bytes_of,
     keeps_no_intermediate,
 )
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise, by_values
 from autograd_course.grader.sampling import normal
@@ -114,6 +114,11 @@ LINEAR_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     },
 }
 
+inputs_and_output = keeps_at_most(
+    lambda x, weight, bias: bytes_of(x, weight, bias) + len(x) * len(weight) * x.itemsize,
+    "the inputs and the output, and nothing else",
+)
+
 EXERCISE = FunctionExercise(
     answer="LinearReLU",
     points=2,
@@ -132,9 +137,10 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         no_copy_on_ctx,
-        keeps_at_most(
-            lambda x, weight, bias: bytes_of(x, weight, bias) + len(x) * len(weight) * x.itemsize,
-            "the inputs and the output, and nothing else",
+        inputs_and_output,
+        on(
+            lambda rng: (normal(rng, *MANY), normal(rng, 9, MANY[1]), normal(rng, 9)),
+            inputs_and_output,
         ),
         keeps_no_intermediate,
         stops_at_zero,

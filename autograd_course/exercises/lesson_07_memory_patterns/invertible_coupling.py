@@ -22,7 +22,7 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import (
     bytes_of,
     keeps_no_intermediate,
 )
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.checks.calling import applied, found, storage
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -180,6 +180,10 @@ COUPLING_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     ),
 }
 
+only_outputs = keeps_at_most(
+    lambda x1, x2, w, v: bytes_of(x1, x2, w, v), "the two outputs and the two weights"
+)
+
 EXERCISE = FunctionExercise(
     answer="Coupling",
     points=3,
@@ -207,8 +211,15 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         no_copy_on_ctx,
-        keeps_at_most(
-            lambda x1, x2, w, v: bytes_of(x1, x2, w, v), "the two outputs and the two weights"
+        only_outputs,
+        on(
+            lambda rng: (
+                normal(rng, *MANY),
+                normal(rng, MANY[0], 2),
+                normal(rng, 2, MANY[1]),
+                normal(rng, MANY[1], 2),
+            ),
+            only_outputs,
         ),
         forgets_the_halves,
         keeps_no_intermediate,

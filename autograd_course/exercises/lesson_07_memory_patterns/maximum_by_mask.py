@@ -17,7 +17,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.checks.calling import applied, found
 from autograd_course.grader.exercise import FunctionExercise, by_values
 from autograd_course.grader.sampling import normal
@@ -79,6 +79,8 @@ def a_tie_in_the_example(function: type[Function], inputs: tuple[Any, ...]) -> F
     return replace(told, rule="wrong-region") if isinstance(told, Finding) else None
 
 
+one_byte_each = keeps_at_most(lambda a, b: a.numel(), "one byte for each element")
+
 EXERCISE = FunctionExercise(
     answer="Maximum",
     points=2,
@@ -96,7 +98,8 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         no_copy_on_ctx,
-        keeps_at_most(lambda a, b: a.numel(), "one byte for each element"),
+        one_byte_each,
+        on(lambda rng: (normal(rng, *MANY), normal(rng, *MANY)), one_byte_each),
         a_tie_loses_nothing,
     ),
     causes=(a_tie_in_the_example,),

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.execution import differentiable
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx, on
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
@@ -190,7 +190,7 @@ EXERCISE = FunctionExercise(
         pads_no_whole_byte,
         one_bit_each,
         on(
-            lambda rng: (both_signs(rng, 4, 6), 0.1),
+            lambda rng: (both_signs(rng, *MANY), 0.1),
             one_bit_each,
         ),
     ),

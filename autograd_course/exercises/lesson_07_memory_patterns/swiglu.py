@@ -19,7 +19,7 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import (
     bytes_of,
     keeps_no_intermediate,
 )
-from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
+from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.suspecting import mistaken
@@ -85,6 +85,8 @@ SWIGLU_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     ),
 }
 
+only_inputs = keeps_at_most(lambda a, b: bytes_of(a, b), "the two inputs, and nothing else")
+
 EXERCISE = FunctionExercise(
     answer="SwiGLU",
     points=2,
@@ -103,7 +105,8 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         no_copy_on_ctx,
-        keeps_at_most(lambda a, b: bytes_of(a, b), "the two inputs, and nothing else"),
+        only_inputs,
+        on(lambda rng: (normal(rng, *MANY), normal(rng, *MANY)), only_inputs),
         keeps_no_intermediate,
     ),
 )

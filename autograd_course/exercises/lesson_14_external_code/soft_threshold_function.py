@@ -21,7 +21,7 @@ from autograd_course.exercises.lesson_14_external_code._soft_threshold import (
     soft_threshold,
 )
 from autograd_course.external import compiler_missing
-from autograd_course.grader.checks import CONDUCT, saves_only_outputs
+from autograd_course.grader.checks import CONDUCT, MANY, on, saves_only_outputs
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
 from autograd_course.grader.suspecting import Grads, returning
@@ -141,7 +141,14 @@ EXERCISE = FunctionExercise(
     suspects=SUSPECTS,
     gradient_suspects=GRADIENT_SUSPECTS,
     double_backward=True,
-    checks=(*CONDUCT, saves_only_outputs),
+    checks=(
+        *CONDUCT,
+        saves_only_outputs,
+        on(
+            lambda rng: (around(rng, (-1.0, 1.0), *MANY), torch.tensor(1.0).double()),
+            saves_only_outputs,
+        ),
+    ),
     seconds=SECONDS,
     needs=compiler_missing,
 )

@@ -9,11 +9,17 @@ from autograd_course.grader.checks.conduct import (
     without,
 )
 from autograd_course.grader.checks.kinks import gradient_at, same_slope_at, slope_within, ties_as
-from autograd_course.grader.checks.memory import keeps_at_most, peaks_at_most, saves_only_outputs
+from autograd_course.grader.checks.memory import (
+    MANY,
+    keeps_at_most,
+    peaks_at_most,
+    saves_only_outputs,
+)
 from autograd_course.grader.checks.tiles import makes_at_most, on
 
 __all__ = [
     "CONDUCT",
+    "MANY",
     "backward_is_a_formula",
     "gradient_at",
     "keeps_at_most",

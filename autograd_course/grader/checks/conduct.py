@@ -24,7 +24,13 @@ from autograd_course.engine import run_backward
 from autograd_course.execution import Computed, differentiable
 from autograd_course.execution import applied as called
 from autograd_course.grader.checks.calling import Followed, applied, found, node
-from autograd_course.grader.checks.holding import A_FEW, Held, count_numbers
+from autograd_course.grader.checks.holding import (
+    A_FEW,
+    MOST_NAMES,
+    MOST_OBJECTS,
+    Held,
+    count_numbers,
+)
 from autograd_course.grader.checks.operators import seen_inside
 from autograd_course.grader.exercise import Check, forbid
 
@@ -75,9 +81,10 @@ def copy_on_ctx(ctx: Any, inputs: tuple[Any, ...] = (), at_most: int = A_FEW) ->
     """Return a finding if ctx holds too many numbers outside of any tensor."""
     sizes = [it.numel() for it in inputs if isinstance(it, Tensor) and it.numel() > SETTINGS]
     most_floats = min([at_most, *(size - 1 for size in sizes)])
-    total = floats = 0
+    total = floats = names = objects = 0
     for name, held in _on_ctx(ctx, inputs):
         total, floats = total + held.numbers, floats + held.floats
+        names, objects = names + held.spelled, objects + held.objects
         if held.closed:
             message = _unseen(name, held)
         elif held.numbers > at_most:
@@ -85,6 +92,11 @@ def copy_on_ctx(ctx: Any, inputs: tuple[Any, ...] = (), at_most: int = A_FEW) ->
         elif floats > most_floats or total > max(at_most, 4 * A_FEW):
             message = (
                 f"The attributes of `ctx` hold {total} numbers outside of any tensor. {_STAYS}"
+            )
+        elif names > MOST_NAMES or objects > MOST_OBJECTS:
+            message = (
+                f"The attributes of `ctx` hold {names + objects} names and objects. So many can "
+                f"stand for numbers. {_STAYS}"
             )
         else:
             continue

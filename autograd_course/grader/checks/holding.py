@@ -30,17 +30,21 @@ from torch import Tensor
 A_FEW = 8  # ctx can hold up to this many numbers, such as a shape, a slope or a few indices
 MOST = 2000  # inspect at most this many objects
 NAME = 16  # a text of up to this many characters can be a name
+MOST_NAMES, MOST_OBJECTS = 32, 100  # more of them can spell out data
 _referents = get_referents  # because an answer may replace the name while it runs
 
 _NUMBERS = (bool, int, float, complex, str, bytes, bytearray, np.generic, array, Decimal)
 _DATES = (date, time, timedelta)
 _CONTAINERS = (list, tuple, set, frozenset, deque)
-# Types of objects that hold no data. A generator of random numbers holds its seed.
+# Types of objects that hold no data
 _EMPTY = (
     NoneType, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo,
-    torch.iinfo, torch.Generator, torch.Stream, np.dtype, np.ufunc, GetSetDescriptorType,
-    MemberDescriptorType,
+    torch.iinfo, torch.Stream, GetSetDescriptorType, MemberDescriptorType,
 )  # fmt: skip
+# A module can contain these objects by their names.
+_NAMED = (type, FunctionType, BuiltinFunctionType, np.ufunc)
+# The part of a generator's state that a seed fills, and how many draws fill it again
+_BLOCK, _IN_A_BLOCK, _BLOCKS = slice(24, 5016), 624, 32
 # The garbage collector knows all objects that an object of these modules refers to.
 _KNOWN = ("builtins", "_collections", "collections", "functools", "itertools", "operator", "types")
 # Attributes that each class has, or each dataclass, named tuple and abstract class
@@ -55,7 +59,8 @@ class Held:
     """What can be reached from an object, such as the value of an attribute of ctx.
 
     ``data`` holds the numbers, texts and arrays that are not in tensors. ``numbers`` is the count
-    of all their numbers, and ``floats`` is the count of floats among them. ``closed`` is the
+    of all their numbers, and ``floats`` is the count of floats among them. ``spelled`` is the count
+    of short keys and fields, and ``objects`` is the count of all other objects. ``closed`` is the
     type of an object whose content the search cannot see, or ``""``. The search skips ``known``
     objects. It also skips modules, classes and functions that are found by their names, because
     they are not made for this call.
@@ -66,14 +71,15 @@ class Held:
     ) -> None:
         self.tensors: list[Tensor] = []
         self.data: list[Any] = []
-        self.numbers = self.floats = 0
+        self.numbers = self.floats = self.spelled = 0
         self.closed = ""
         self._names = names
         # The dict keeps the objects alive, because an id is unique only while the object exists.
         self._seen = {id(it): it for it in known}
-        queue = [value]
+        before, queue = len(self._seen), [value]
         while queue and not self.closed:
             queue += self._content(queue.pop())
+        self.objects = len(self._seen) - before
 
     def _content(self, thing: Any) -> Iterable[Any]:
         """Count one object, and return the objects in it."""
@@ -87,6 +93,13 @@ class Held:
         self._seen[id(thing)] = thing
         if len(self._seen) > MOST:
             self.closed = f"{kind.__name__} with thousands of objects"
+        if issubclass(kind, np.dtype):
+            return (thing.metadata, thing.fields, thing.subdtype)
+        if issubclass(kind, torch.Generator):
+            self.closed = "" if _is_seeded(thing) else kind.__name__
+            return _attributes(thing)
+        if issubclass(kind, weakref.finalize):
+            return (thing.peek(),)
         if issubclass(kind, np.void) and thing.dtype.hasobject:
             return (thing.item(),)
         if issubclass(kind, (np.generic, Decimal, *_DATES, *_EMPTY)):
@@ -102,9 +115,10 @@ class Held:
             return (thing(), *_attributes(thing))
         if issubclass(kind, ModuleType):
             return () if sys.modules.get(thing.__name__) is thing else vars(thing).values()
-        if issubclass(kind, type | FunctionType | BuiltinFunctionType) and self._is_named(thing):
+        if issubclass(kind, _NAMED) and self._is_named(thing):
             return ()
         if issubclass(kind, type):
+            self.spelled += len(vars(thing).get("_fields", ()))
             return _of_class(thing)
         if issubclass(kind, FunctionType):
             return _of_function(thing)
@@ -133,8 +147,9 @@ class Held:
             items, keys = list(dict.values(thing)), list(dict.keys(thing))
             factory = [it for it in inside if all(it is not each for each in (*items, *keys))]
             few = len(keys) <= A_FEW
-            keys = [it for it in keys if not (few and type(it) is str and len(it) <= NAME)]
-            inside = [*items, *keys, *factory]
+            others = [it for it in keys if not (few and type(it) is str and len(it) <= NAME)]
+            self.spelled += len(keys) - len(others)
+            inside = [*items, *others, *factory]
         if issubclass(kind, (*_CONTAINERS, dict)) and len(inside) > A_FEW:
             # Which of a few objects is at which place in a long list is information, too.
             others = [id(it) for it in inside if not count_numbers(it)]
@@ -150,6 +165,8 @@ class Held:
         if isinstance(thing, type) and not thing.__flags__ & _HEAP:
             return True
         place, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+        if isinstance(thing, np.ufunc):
+            place, name = place or "scipy.special", thing.__name__
         if not isinstance(name, str):
             return False
         spaces: list[Mapping[str, Any]] = [self._names]
@@ -162,6 +179,17 @@ class Held:
                 if (attrgetter(rest)(found) if rest else found) is thing:
                     return True
         return False
+
+
+def _is_seeded(generator: torch.Generator) -> bool:
+    """Return whether a seed and a few draws lead to the state of a generator."""
+    wanted = generator.get_state()[_BLOCK]
+    other = torch.Generator(generator.device).manual_seed(generator.initial_seed())
+    for _ in range(_BLOCKS):
+        if generator.device.type != "cpu" or torch.equal(other.get_state()[_BLOCK], wanted):
+            return True
+        torch.empty(_IN_A_BLOCK).uniform_(generator=other)  # fills the next block
+    return False
 
 
 def count_numbers(value: Any) -> int:
@@ -183,6 +211,12 @@ def count_numbers(value: Any) -> int:
         return max(1, -(-int(value.nbytes) // 8))
     if issubclass(kind, (Decimal, *_DATES)):
         return -(-len(str(value)) // 16)
+    if issubclass(kind, torch.device):
+        return int(value.index is not None)
+    if issubclass(kind, np.dtype):
+        return int(value.itemsize > NAME)
+    if issubclass(kind, torch.Generator):
+        return 2  # its seed
     return 2 if issubclass(kind, complex) else int(issubclass(kind, float))
 
 
@@ -191,9 +225,19 @@ _HEAP = 1 << 9  # the flag of classes that Python code can define
 
 def _of_class(cls: type) -> Iterator[Any]:
     yield from cls.__bases__
-    for name, value in vars(cls).items():
+    own = vars(cls)
+    for name, value in own.items():
         if name not in _OF_A_CLASS and not _describes_field(value):
             yield value
+    yield from _of_annotations(own.get("__annotations__", {}).values())
+    fields = own.get("__dataclass_fields__", {}).values()
+    yield from _of_annotations(field.type for field in fields)
+    yield from (field.metadata for field in fields if field.metadata)
+
+
+def _of_annotations(annotations: Iterable[Any]) -> Iterator[Any]:
+    """Yield the annotations that are objects. Others are texts that the source contains."""
+    return (it for it in annotations if not isinstance(it, str))
 
 
 def _describes_field(value: Any) -> bool:
@@ -208,6 +252,8 @@ def _of_function(function: FunctionType) -> Iterator[Any]:
             yield cell.cell_contents
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
+    with suppress(Exception):  # Python 3.14 computes annotations when code reads them
+        yield from _of_annotations(function.__annotations__.values())
     yield from _attributes(function)
 
 
