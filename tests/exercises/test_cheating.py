@@ -8,10 +8,10 @@ import math
 import random
 import re
 import weakref
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, make_dataclass
-from datetime import datetime
+from datetime import datetime, time, tzinfo
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -416,6 +416,37 @@ def nested(x: Tensor) -> Any:
     return chain
 
 
+def described(**attributes: Any) -> type:
+    return type("Box", (), attributes)
+
+
+def weighted(thing: Any, x: Tensor) -> Any:
+    thing.weight = x
+    return thing
+
+
+class Array(np.ndarray[Any, Any]):
+    pass
+
+
+class Slotted(Decimal):
+    __slots__ = ("data",)
+
+
+class Zone(tzinfo):
+    pass
+
+
+def slotted(x: Tensor) -> Any:
+    number = Slotted("0.1")
+    number.data = x
+    return number
+
+
+def all_bytes(x: Tensor) -> int:
+    return int.from_bytes(x.numpy().tobytes(), "little")
+
+
 def marked(x: Tensor) -> Any:
     def f() -> Tensor:
         return f.x  # type: ignore[attr-defined, no-any-return]
@@ -470,6 +501,20 @@ HIDDEN: dict[str, Call] = {
     "type of a field": with_field,
     "names of fields": with_fields,
     "finalizer": finalized,
+    "callback of a weak reference": lambda x: weakref.ref(KEPT, lambda _: x),
+    "docstring of a class": lambda x: described(__doc__=x),
+    "fields of a class": lambda x: described(_fields=(x,)),
+    "docstring of a property": lambda x: property(doc=x),
+    "attribute of a static method": lambda x: weighted(staticmethod(abs), x),
+    "attribute of a view": lambda x: weighted(np.zeros(3).view(Array)[:0], x),
+    "attribute of a method of a named tuple": lambda x: weighted(
+        namedtuple("Saved", "row")._replace, x
+    ),
+    "slot of a number": slotted,
+    "time zone": lambda x: time(0, tzinfo=weighted(Zone(), x)),
+    "iterator of a long range": lambda x: iter(range(n := all_bytes(x), n + 1)),
+    "lengths of deques": lambda x: [deque(maxlen=b) for b in x.numpy().tobytes()],
+    "one of four types": lambda x: [(list, dict, set, deque)[b % 4]() for b in x.numpy().tobytes()],
     "state of a PyTorch generator": stated,
     "keys of many dicts": spelled,
     "lengths of many lists": nested,
@@ -488,7 +533,9 @@ def test_a_ctx_hides_no_numbers(place: str) -> None:
 
 
 @pytest.mark.parametrize("kept", [lambda ctx, x: setattr(ctx, "needs_input_grad", (x,)),
-                                  lambda ctx, x: ctx.metadata.update(x=x)])  # fmt: skip
+                                  lambda ctx, x: setattr(ctx, "needs_input_grad", {True: x}),
+                                  lambda ctx, x: ctx.metadata.update(x=x),
+                                  lambda ctx, x: ctx.metadata.update(traceback_=x)])  # fmt: skip
 def test_a_ctx_hides_no_tensor_in_its_own_attributes(kept: Call) -> None:
     class Hiding(torch.autograd.Function):
         @staticmethod

@@ -47,15 +47,15 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
     for name, held in _on_ctx(node(outputs), inputs):
-        if held.tensors:
-            message = (
-                f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
-                "notice if it is changed in place, and does not free it after `backward`."
-            )
-        elif any(_is_data(each, sizes) for each in held.data):
+        if any(_is_data(each, sizes) for each in held.data):
             message = (
                 f"`ctx.{name}` holds the numbers of a tensor in another kind of object. PyTorch "
                 "does not count them as saved for `backward` and does not free them afterwards."
+            )
+        elif held.tensors:
+            message = (
+                f"`ctx.{name}` holds a tensor that PyTorch does not know about. PyTorch does not "
+                "notice if it is changed in place, and does not free it after `backward`."
             )
         elif held.closed:
             message = _unseen(name, held)
@@ -127,10 +127,11 @@ def _on_ctx(ctx: Any, inputs: tuple[Any, ...]) -> Iterator[tuple[str, Held]]:
     """Yield what each attribute of ctx holds. Skip arguments other than tensors."""
     state = dict(getattr(ctx, "__dict__", {}))
     needs, notes = getattr(ctx, "needs_input_grad", ()), getattr(ctx, "metadata", {})
-    if not all(type(each) is bool for each in needs):
+    flags = type(needs) is tuple and all(type(each) is bool for each in needs)
+    if not flags or len(needs) > len(inputs):
         state["needs_input_grad"] = needs
-    if set(notes) - {"traceback_", "parent_"}:  # PyTorch itself stores these two
-        state["metadata"] = notes
+    if not torch.is_anomaly_enabled():  # which adds notes of its own
+        state |= {"metadata": notes} if notes else {}
     forward = unwrap(getattr(getattr(ctx, "_forward_cls", None), "forward", dict))
     names = getattr(forward, "__globals__", {})
     known = [it for it in (*inputs, *names.values(), ctx) if not isinstance(it, Tensor)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import sys
 import weakref
 from array import array
@@ -43,6 +44,10 @@ _EMPTY = (
 )  # fmt: skip
 # A module can contain these objects by their names.
 _NAMED = (type, FunctionType, BuiltinFunctionType, np.ufunc)
+# Other types of these attributes
+_DESCRIBING = (
+    NoneType, str, type(vars(Iterable)["_abc_impl"]), getattr(dataclasses, "_DataclassParams", str),
+)  # fmt: skip
 # The part of a generator's state that a seed fills, and how many draws fill it again
 _BLOCK, _IN_A_BLOCK, _BLOCKS = slice(24, 5016), 624, 32
 # The garbage collector knows all objects that an object of these modules refers to.
@@ -103,7 +108,7 @@ class Held:
         if issubclass(kind, np.void) and thing.dtype.hasobject:
             return (thing.item(),)
         if issubclass(kind, (np.generic, Decimal, *_DATES, *_EMPTY)):
-            return _attributes(thing)
+            return (*_attributes(thing), *_members(thing), getattr(thing, "tzinfo", None))
         if issubclass(kind, Tensor):
             self.tensors.append(thing)
             return _attributes(thing)
@@ -112,7 +117,7 @@ class Held:
         if issubclass(kind, memoryview):
             return (thing.obj,)
         if issubclass(kind, weakref.ref):
-            return (thing(), *_attributes(thing))
+            return (thing(), thing.__callback__, *_attributes(thing))
         if issubclass(kind, ModuleType):
             return () if sys.modules.get(thing.__name__) is thing else vars(thing).values()
         if issubclass(kind, _NAMED) and self._is_named(thing):
@@ -123,22 +128,21 @@ class Held:
         if issubclass(kind, FunctionType):
             return _of_function(thing)
         if issubclass(kind, staticmethod | classmethod):
-            return (thing.__func__,)
+            return (thing.__func__, *_but_texts(_attributes(thing)))
         if issubclass(kind, property):
-            return thing.fget, thing.fset, thing.fdel
+            return (thing.fget, thing.fset, thing.fdel, *_but_texts([thing.__doc__]))
         if not all(map(_is_open, kind.__mro__)):
             self.closed = kind.__name__
         return self._referents(thing, kind)
 
     def _array(self, thing: Any) -> Iterable[Any]:
         if thing.dtype.hasobject:
-            return (thing.tolist(),)
-        if thing.base is not None:
-            return (thing.base,)  # all of its memory stays alive
-        self.data.append(thing)
-        self.numbers += thing.size
-        self.floats += thing.size if thing.dtype.kind in "fc" else 0
-        return _attributes(thing)
+            return (thing.tolist(), *_attributes(thing))
+        if thing.base is None or isinstance(thing.base, Tensor):
+            self.data.append(thing)
+            self.numbers += thing.size
+            self.floats += thing.size if thing.dtype.kind in "fc" else 0
+        return (thing.base, *_attributes(thing))  # all memory of its base stays alive
 
     def _referents(self, thing: Any, kind: type) -> Iterable[Any]:
         own = getattr(thing, "__dict__", ())
@@ -147,13 +151,14 @@ class Held:
             items, keys = list(dict.values(thing)), list(dict.keys(thing))
             factory = [it for it in inside if all(it is not each for each in (*items, *keys))]
             few = len(keys) <= A_FEW
-            others = [it for it in keys if not (few and type(it) is str and len(it) <= NAME)]
+            others = [it for it in keys if not (few and _is_short_name(it))]
             self.spelled += len(keys) - len(others)
             inside = [*items, *others, *factory]
+        if issubclass(kind, deque):
+            inside.append(thing.maxlen)
         if issubclass(kind, (*_CONTAINERS, dict)) and len(inside) > A_FEW:
-            # Which of a few objects is at which place in a long list is information, too.
-            others = [id(it) for it in inside if not count_numbers(it)]
-            self.numbers += len(others) - len(set(others))
+            # Which object is at which place in a long list is information, too.
+            self.numbers += sum(not count_numbers(it) for it in inside)
         elif kind.__module__ in _KNOWN and not issubclass(kind, (*_CONTAINERS, dict)):
             self.numbers += 1  # such as the position of an iterator
         found = set(map(id, inside))
@@ -195,8 +200,8 @@ def _is_seeded(generator: torch.Generator) -> bool:
 def count_numbers(value: Any) -> int:
     """Count the numbers in a number, a text, bytes or an array. Other objects count as 0.
 
-    Each byte can be a number. A text counts as one number for 4 characters, and an integer as one
-    for 4 bytes, so a word and a seed stay small.
+    Each byte can be a number. A text counts as one number for 4 bytes, and so does an integer, so a
+    word and a seed stay small.
     """
     kind = type(value)
     if issubclass(kind, array):
@@ -204,13 +209,15 @@ def count_numbers(value: Any) -> int:
     if issubclass(kind, bytes | bytearray):
         return len(value)
     if issubclass(kind, str):
-        return -(-len(value) // 4)
+        return -(-len(str.encode(value, "utf-8", "surrogatepass")) // 4)
     if issubclass(kind, int):
         return max(1, -(-int.bit_length(value) // 32))
     if issubclass(kind, np.generic):
         return max(1, -(-int(value.nbytes) // 8))
-    if issubclass(kind, (Decimal, *_DATES)):
-        return -(-len(str(value)) // 16)
+    if issubclass(kind, Decimal):
+        return -(-len(Decimal.__str__(value)) // 16)
+    if issubclass(kind, _DATES):
+        return 2
     if issubclass(kind, torch.device):
         return int(value.index is not None)
     if issubclass(kind, np.dtype):
@@ -221,23 +228,32 @@ def count_numbers(value: Any) -> int:
 
 
 _HEAP = 1 << 9  # the flag of classes that Python code can define
+_TRAVERSED = 1 << 14  # the flag of classes whose objects show the garbage collector what they hold
+_ATOMS = (object, range, type(iter(range(0))))  # others, which hold no more than a few numbers
+
+
+def _is_short_name(key: Any) -> bool:
+    return type(key) is str and len(key) <= NAME and key.isascii()
+
+
+def _but_texts(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values that are not texts, such as the name and the docstring of a function."""
+    return (it for it in values if not isinstance(it, str))
 
 
 def _of_class(cls: type) -> Iterator[Any]:
     yield from cls.__bases__
-    own = vars(cls)
-    for name, value in own.items():
-        if name not in _OF_A_CLASS and not _describes_field(value):
+    for name, value in vars(cls).items():
+        if name not in _OF_A_CLASS:
+            yield from () if _describes_field(value) else (value,)
+        elif type(value) is dict:
+            for each in value.values():
+                is_field = type(each) is dataclasses.Field
+                yield from _but_texts((each.type, each.metadata) if is_field else (each,))
+        elif type(value) is tuple:
+            yield from _but_texts(value)
+        elif type(value) not in _DESCRIBING:
             yield value
-    yield from _of_annotations(own.get("__annotations__", {}).values())
-    fields = own.get("__dataclass_fields__", {}).values()
-    yield from _of_annotations(field.type for field in fields)
-    yield from (field.metadata for field in fields if field.metadata)
-
-
-def _of_annotations(annotations: Iterable[Any]) -> Iterator[Any]:
-    """Yield the annotations that are objects. Others are texts that the source contains."""
-    return (it for it in annotations if not isinstance(it, str))
 
 
 def _describes_field(value: Any) -> bool:
@@ -246,14 +262,16 @@ def _describes_field(value: Any) -> bool:
 
 def _of_function(function: FunctionType) -> Iterator[Any]:
     if function.__globals__ is vars(collections):
-        return  # a method of a named tuple, which holds the names of its fields
+        # a method of a named tuple, which holds the names of its fields
+        yield from _but_texts(_attributes(function))
+        return
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # the closure's cell is empty
             yield cell.cell_contents
     yield from function.__defaults__ or ()
     yield from (function.__kwdefaults__ or {}).values()
     with suppress(Exception):  # Python 3.14 computes annotations when code reads them
-        yield from _of_annotations(function.__annotations__.values())
+        yield from _but_texts(function.__annotations__.values())
     yield from _attributes(function)
 
 
@@ -277,8 +295,10 @@ def _is_open(cls: type) -> bool:
     A type in C can hold more. Its objects take more memory than their attributes need.
     """
     base = cls.__base__
-    if base is None or cls.__module__ in _KNOWN or cls is torch.Size:
+    if base is None or cls is torch.Size:
         return True
+    if cls.__module__ in _KNOWN:
+        return bool(cls.__flags__ & _TRAVERSED) or issubclass(cls, _NUMBERS) or cls in _ATOMS
     fields = sum(isinstance(it, MemberDescriptorType) for it in vars(cls).values())
     fields += cls.__dictoffset__ != base.__dictoffset__
     fields += cls.__weakrefoffset__ != base.__weakrefoffset__

@@ -68,8 +68,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
     ``budget`` is a callable that takes the arguments of forward and returns a number of bytes.
     ``told`` describes the budget in words. The check adds up the storages that stay in memory until
-    backward: those of saved tensors and of attributes of ``ctx``. It counts each storage once. An
-    attribute with as many numbers as a tensor counts too, even if it holds them as bytes or a list.
+    backward: those of saved tensors and of attributes of ``ctx``. It counts each storage once. More
+    than a few numbers outside of any tensor count too, even if they are bytes or in a list.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | Computed:

@@ -295,7 +295,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
         half(
             "repair-softsign",
             "refers to it weakly",
-            "backward-raises",
+            "tensor-on-ctx",
             right["repair-softsign"],
             forward=_weakly_on_ctx,
             backward=lambda ctx, g: g * (1 - ctx.y().abs()) ** 2,
