@@ -8,6 +8,7 @@ remarks on other ways in which code can reach the answer, such as a global conta
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +21,8 @@ from autograd_course.grader.reading.scopes import root
 # Reading these attributes of a class passes nothing from other code to the class.
 _HARMLESS = {"apply", "backward", "forward", "jvp", "vmap", "setup_context", "__name__", "__doc__"}
 
+# Libraries do not call methods with these names.
+_TEST = re.compile("test|check|demo|example|sanity|self_test|try_|verify|main$")
 _SETTING = {"setattr", "delattr", "setitem", "delitem"}
 
 
@@ -52,8 +55,8 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
 def without_tests(trees: Sequence[ast.Module]) -> list[ast.Module]:
     """Leave out methods that only try their class, such as a static method ``test``.
 
-    PyTorch does not know these methods, they store nothing, and no other code of the answer
-    contains their names, except for a call as a statement. ``trees`` holds the answer's statements
+    Their names say so, they store nothing, and no other code of the answer contains their names,
+    except for a call as a statement. ``trees`` holds the answer's statements
     in each cell.
     """
     statements = [node for tree in trees for node in tree.body if not _only_calls(node)]
@@ -73,7 +76,7 @@ def _is_test(method: ast.FunctionDef, every: Sequence[ast.AST]) -> bool:
         isinstance(each, ast.Name) and each.id in ("staticmethod", "classmethod")
         for each in method.decorator_list
     )
-    if not plain or method.name.startswith("_") or hasattr(Function, method.name):
+    if not plain or not _TEST.match(method.name) or hasattr(Function, method.name):
         return False
     inside = list(ast.walk(method))
     if any(map(_stores, inside)):

@@ -174,3 +174,5 @@ def _named(node: ast.AST, names: Meaning) -> Iterator[str]:
                 yield name
         case ast.MatchClass(kwd_attrs=attributes):
             yield from attributes
+        case ast.ClassDef():
+            yield from reaching.inherited(node, names)

@@ -10,7 +10,8 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
+from types import ModuleType
+from typing import Any, TypeGuard
 
 from torch.autograd import Function
 
@@ -28,7 +29,7 @@ from autograd_course.grader.reading.scopes import (
     own_globals,
     root,
 )
-from autograd_course.grader.reading.tables import OPEN_MODULES
+from autograd_course.grader.reading.tables import OPEN_MODULES, PLAIN_MODULES
 
 LONGEST_CHAIN = 50
 _GENERATIONS = 10  # the most classes in a row that derive from each other
@@ -55,6 +56,7 @@ class Meaning:
     imports: dict[str, str] = field(default_factory=dict)  # a name and its dotted path
     starred: set[str] = field(default_factory=set)  # names from ``from module import *``
     aliases: set[str] = field(default_factory=set)  # variables that may refer to an import
+    ambiguous: set[str] = field(default_factory=set)  # names of several objects of libraries
     modules: set[str] = field(default_factory=set)  # open modules of the imported libraries
     defined: set[str] = field(default_factory=set)  # top-level classes and functions
     bound: set[str] = field(default_factory=set)  # top-level variables
@@ -85,6 +87,14 @@ class Meaning:
     counters: set[int] = field(default_factory=set)  # attributes and items that count something
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
     shown: set[int] = field(default_factory=set)  # classes of which code reads the name
+
+    def bind(self, name: str, path: str, kinds: Any) -> None:
+        """Record what a name refers to. It is ambiguous if it refers to several such objects."""
+        known = self.imports.setdefault(name, path)
+        one, other = value_at(known), value_at(path)
+        plain = all(each.rpartition(".")[0] in PLAIN_MODULES for each in (known, path))
+        if one is not other and not plain and isinstance(one, kinds) | isinstance(other, kinds):
+            self.ambiguous.add(name)
 
     def note(self, name: str, value: ast.expr) -> None:
         """Record a number that a variable may be. The smallest and largest numbers matter most."""
@@ -131,6 +141,10 @@ class Meaning:
                     name in self.functions and name not in self.stored.keys() | self.imports.keys()
                 )
         return False
+
+    def is_own_class(self, node: ast.expr) -> bool:
+        """Return whether a name surely refers to one of the answer's own classes."""
+        return isinstance(node, ast.Name) and node.id in self.classes - self.stored.keys()
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to the result of a function of ``torch``."""
@@ -243,9 +257,9 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     found.data = {name for name in found.data if name in changed or not found.is_constant(name)}
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
-            aliases = dict(_aliases(tree, found))
-            found.imports.update(aliases)
-            found.aliases.update(aliases)
+            for name, path in [*_aliases(tree, found)]:
+                found.bind(name, path, ModuleType)
+                found.aliases.add(name)
     for path in {*found.imports.values()} & OPEN_MODULES:
         loaded(path)  # its classes tell which attributes are ordinary
     tops = {path.partition(".")[0] for path in found.imports.values()}
@@ -264,7 +278,12 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
 
 def _collect(node: ast.AST, found: Meaning) -> None:
     """Record what a syntax node alone says about names and about the nodes inside it."""
-    found.imports.update(imported(node))
+    starred = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    for name, path in imported(node):
+        if starred:
+            found.imports.setdefault(name, path)
+        else:
+            found.bind(name, path, ModuleType | Callable)
     found.own_attributes.update(_attributes(node))
     match node:
         case ast.ClassDef(name=name, body=body):

@@ -37,6 +37,8 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
     match node:
         case ast.Import() | ast.ImportFrom():
             yield from _imports(node, names)
+            for name, _ in imported(node):
+                yield from _ambiguous(name, names)
         case ast.Attribute() if id(node) in names.shown:
             return
         case ast.Attribute(attr="__dict__", value=owner) if id(owner) in names.receivers:
@@ -120,14 +122,50 @@ def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
-    """Yield remarks about a metaclass, and about bases that are no ordinary base classes."""
+    """Yield remarks about a metaclass, and about bases that are no ordinary base classes.
+
+    Also yield what the class inherits under the names that it annotates.
+    """
     if node.keywords:
         yield f"defines {node.name} with {node.keywords[0].arg or '**'}=", False
+    for base in node.bases:
+        if not _shows_class(base, names):
+            what = f"derives {node.name} from {ast.unparse(base)}"
+            if isinstance(base, ast.Name):
+                yield what, False
+            else:
+                yield f"it {what}, so the source does not show what it inherits", True
+    for name in inherited(node, names):
+        yield from _attribute(name)
     for path in filter(None, map(names.path, node.bases)):
         found = value_at(path)
         ordinary = isinstance(found, type) and issubclass(found, ORDINARY_BASES)
         if not ordinary and path.partition(".")[0] not in tables.BASES:
             yield f"derives {node.name} from {path}", False
+
+
+def _shows_class(base: ast.expr, names: Meaning) -> bool:
+    """Return whether a base is a class of a library or of the answer, or what makes a class."""
+    match base:
+        case ast.Name(id=name):
+            known = name in names.defined | names.imports.keys() or names.is_builtin(base)
+            return known and name not in names.stored
+        case ast.Attribute():
+            return bool(names.path(base)) or _shows_class(base.value, names)
+        case ast.Subscript(value=generic):
+            return _shows_class(generic, names)
+        case ast.Call(func=maker):
+            return names.path(maker).rpartition(".")[2] in ("NamedTuple", "namedtuple")
+    return False
+
+
+def inherited(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield the names that a class annotates and may inherit, as a dataclass reads them."""
+    if isinstance(node, ast.ClassDef) and not all(map(names.is_own_class, node.bases)):
+        for part in node.body:
+            match part:
+                case ast.AnnAssign(target=ast.Name(id=name), value=None):
+                    yield name
 
 
 def nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -196,9 +234,16 @@ def _closed(path: str, verb: str) -> Iterator[_SAYS]:
         yield f"{verb} {path}: no answer needs it", False
 
 
+def _ambiguous(name: str, names: Meaning) -> Iterator[_SAYS]:
+    if name in names.ambiguous:
+        yield f"it gives several objects the name {name}, so the source does not show which", True
+
+
 def _attribute(name: str) -> Iterator[_SAYS]:
     if name in tables.REACHING:
         yield f"it uses {name}, which leads to the process that grades it", True
+    if name in tables.OF_FILES:
+        yield f"it uses {name}, which keeps values in a file", True
 
 
 def _defined(name: str) -> Iterator[_SAYS]:
@@ -241,6 +286,7 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
         yield f"it uses the name {name}, which Python changes in a class", True
     if not isinstance(node.ctx, ast.Load):
         yield from _defined(name)  # a class is allowed to define __slots__
+        yield from _ambiguous(name, names)
     elif name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
         yield f"it uses {name}, which leads to the process that grades it", True
     elif name in tables.EVALUATING and not names.is_own(node):

@@ -67,10 +67,18 @@ def keep_answer(cells: Sequence[str], name: str) -> tuple[str, ...]:
     return tuple(
         _without(cell, [
             each.node for each in parts
-            if not (id(each) in own or each.is_future or each.binds_anything)
+            if not (id(each) in own or _stays(each))
         ])
         for cell, parts in zip(cells, parsed, strict=True)
     )  # fmt: skip
+
+
+def _stays(statement: Statement) -> bool:
+    """Return whether other code may depend on a statement, or on its place as a docstring."""
+    is_text = isinstance(statement.node, ast.Expr) and isinstance(
+        statement.node.value, ast.Constant
+    )
+    return statement.is_future or statement.binds_anything or is_text
 
 
 def _forbidden(statement: Statement, names: Meaning, uses: _Uses) -> str:

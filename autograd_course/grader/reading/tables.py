@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 _PROCESS = "which can show and change what the grader sees"
 _COURSE = "the course's own answers"
+_FILES = "which keeps values in a file"
 _THREADS = "where the grader does not see what your code calls"
 FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
@@ -38,6 +39,11 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
         ("autograd_course.functions", "autograd_course.exercises", "tools", "solutions",
          "autograd_course.lesson.TritonAttention"), _COURSE,
+    ),
+    **dict.fromkeys(
+        ("numpy.fromfile", "numpy.genfromtxt", "numpy.lib", "numpy.loadtxt", "numpy.memmap",
+         "numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed", "torch.from_file",
+         "torch.save"), _FILES,
     ),
     **dict.fromkeys(
         ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "asyncio",
@@ -82,7 +88,6 @@ OPEN_MODULES = {
     "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
     "heapq", "itertools", "json", "math", "numbers", "operator", "pprint", "random", "re",
     "statistics", "string", "textwrap", "time", "typing", "typing_extensions", "warnings",
-    "weakref",
     "autograd_course", "autograd_course.lesson", "autograd_course.measure", "autograd_course.ship",
     "autograd_course.showing", "autograd_course.doctor",
     "matplotlib", "matplotlib.pyplot", "numpy", "numpy.fft", "numpy.linalg", "numpy.random",
@@ -100,6 +105,8 @@ OPEN_MODULES = {
     "torch.func", "torch.autograd.functional", "torch.autograd.graph",
     "torch.autograd.forward_ad", "torch.ao", "torch.ao.quantization",
 }  # fmt: skip
+# The same name may refer to several functions of these modules, such as exp.
+PLAIN_MODULES = {"math", "cmath", "numpy", "torch", "typing", "typing_extensions"}
 
 # --------------------------------------------------------------------------------------------------
 # Names and attributes anywhere in the source
@@ -122,6 +129,8 @@ REACHING = {
     "gi_code", "cr_code", "ag_code", "on_generate_code", "recompile",
     "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
 }  # fmt: skip
+# Methods that write and read files
+OF_FILES = {"from_file", "tofile"}
 # Modules and functions that compile C++.
 COMPILERS = {
     "autograd_course.external", "autograd_course.lesson.build", "torch.utils.cpp_extension",
@@ -146,7 +155,7 @@ DESCRIBING = {"__doc__", "__module__", "__name__", "__qualname__"}
 SPECIAL = {
     "__annotate__", "__annotations__", "__array_interface__", "__array_struct__",
     "__cuda_array_interface__", "__match_args__", "__reduce__", "__reduce_ex__", "__set_name__",
-    "__dict__", "__getattribute__", "__getstate__", "__setstate__",
+    "__del__", "__dict__", "__getattribute__", "__getstate__", "__setstate__",
 }  # fmt: skip
 # Libraries whose classes are made to derive from them.
 BASES = {"abc", "enum", "typing", "typing_extensions"}
@@ -183,6 +192,7 @@ DIFFERENTIATORS = (
         "fmin_cg", "fmin_l_bfgs_b", "fmin_ncg", "fmin_slsqp", "fmin_tnc", "fsolve",
         "least_squares", "leastsq", "minimize", "root", "shgo")),
     "torch.distributions.ExponentialFamily", "torch.distributions.utils.lazy_property",
+    "scipy.stats.rv_continuous",
     "torch.autograd.gradcheck", "torch.autograd.gradgradcheck", "torch.cuda.make_graphed_callables",
     "contextlib.ExitStack", "contextlib.AsyncExitStack",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
