@@ -44,10 +44,6 @@ _EMPTY = (
 )  # fmt: skip
 # A module can contain these objects by their names.
 _NAMED = (type, FunctionType, BuiltinFunctionType, np.ufunc)
-# Other types of these attributes
-_DESCRIBING = (
-    NoneType, str, type(vars(Iterable)["_abc_impl"]), getattr(dataclasses, "_DataclassParams", str),
-)  # fmt: skip
 # The part of a generator's state that a seed fills, and how many draws fill it again
 _BLOCK, _IN_A_BLOCK, _BLOCKS = slice(24, 5016), 624, 32
 # The garbage collector knows all objects that an object of these modules refers to.
@@ -229,7 +225,6 @@ def count_numbers(value: Any) -> int:
 
 _HEAP = 1 << 9  # the flag of classes that Python code can define
 _TRAVERSED = 1 << 14  # the flag of classes whose objects show the garbage collector what they hold
-_ATOMS = (object, range, type(iter(range(0))))  # others, which hold no more than a few numbers
 
 
 def _is_short_name(key: Any) -> bool:
@@ -243,6 +238,8 @@ def _but_texts(values: Iterable[Any]) -> Iterator[Any]:
 
 def _of_class(cls: type) -> Iterator[Any]:
     yield from cls.__bases__
+    of_abc = type(vars(Iterable)["_abc_impl"])
+    of_dataclass = getattr(dataclasses, "_DataclassParams", of_abc)
     for name, value in vars(cls).items():
         if name not in _OF_A_CLASS:
             yield from () if _describes_field(value) else (value,)
@@ -252,7 +249,7 @@ def _of_class(cls: type) -> Iterator[Any]:
                 yield from _but_texts((each.type, each.metadata) if is_field else (each,))
         elif type(value) is tuple:
             yield from _but_texts(value)
-        elif type(value) not in _DESCRIBING:
+        elif type(value) not in (NoneType, str, of_abc, of_dataclass):
             yield value
 
 
@@ -298,7 +295,8 @@ def _is_open(cls: type) -> bool:
     if base is None or cls is torch.Size:
         return True
     if cls.__module__ in _KNOWN:
-        return bool(cls.__flags__ & _TRAVERSED) or issubclass(cls, _NUMBERS) or cls in _ATOMS
+        few = (object, range, type(iter(range(0))))  # hold no more than a few numbers
+        return bool(cls.__flags__ & _TRAVERSED) or issubclass(cls, _NUMBERS) or cls in few
     fields = sum(isinstance(it, MemberDescriptorType) for it in vars(cls).values())
     fields += cls.__dictoffset__ != base.__dictoffset__
     fields += cls.__weakrefoffset__ != base.__weakrefoffset__
