@@ -36,6 +36,20 @@ def is_by_values(check: Check) -> bool:
 _BY_VALUES = "by_values"
 
 
+def measures_peak(check: Check) -> bool:
+    """Return whether a check measures memory while the answer runs."""
+    return getattr(check, _MEASURES_PEAK, False) is True
+
+
+def with_peak(check: Check) -> Check:
+    """Mark a check that measures the memory of tensors while the answer runs."""
+    setattr(check, _MEASURES_PEAK, True)
+    return check
+
+
+_MEASURES_PEAK = "measures_peak"
+
+
 def forbid(check: Check, operations: Iterable[str]) -> Check:
     """Record the names of the operations that a check forbids."""
     setattr(check, _FORBIDS, frozenset(operations))

@@ -22,6 +22,23 @@ SQUARE = CATALOGUE["square"]
 CHECKPOINT = CATALOGUE["checkpointed-block"]  # its backward runs autograd
 
 FORBIDDEN = {
+    "gives several objects the name op": (
+        "import operator as op\ndef unused():\n    import math as op\nop.attrgetter('a' + 'b')"
+    ),
+    "it gives several objects the name op": (
+        "import math as op\nimport operator\ndef use(op=1): pass\nop = operator"
+    ),
+    "derives C from (torch.Tensor,)[0]": "import torch\nclass C((torch.Tensor,)[0]): pass",
+    "uses _execution_engine": (
+        "import torch\nclass C(torch.autograd.Variable):\n    _execution_engine: object"
+    ),
+    "it uses backward, which lets autograd": (
+        "import torch\nclass C(torch.Tensor):\n    backward: object"
+    ),
+    "defines __del__": "class C:\n    def __del__(self): pass",
+    "uses tofile": "def f(a): a.tofile('x')",
+    "rv_continuous, which lets": "import scipy.stats\nBase = [scipy.stats.rv_continuous]",
+    "its class B defines apply": "class B:\n    def apply(x): pass\nclass F(B): pass",
     "imports ctypes, ": "import ctypes",
     "reaches sys, ": "import sys\nsys.modules",
     "hands on sys, ": "import sys\ndef f(): return vars_of(sys)",
@@ -54,7 +71,7 @@ FORBIDDEN = {
     "uses register_hook, ": "def hook(x): x.register_hook(print)",
     "uses torch.func.jvp, ": "import torch\ntorch.func.jvp",
     "uses backward, ": "def slope(y): y.backward()",
-    "defines apply, ": "class F:\n    apply = classmethod(lambda cls, x: x)",
+    "defines apply, ": "class F(Function):\n    apply = classmethod(lambda cls, x: x)",
     "declares global KEPT, ": "def forward(ctx, x):\n    global KEPT\n    KEPT = x",
     "changes kept, ": "KEPT = []\ndef forward(ctx, x):\n    kept = KEPT\n    kept.append(x)",
     "uses exec, ": "if 0: exec = 1\nexec('')",
@@ -309,6 +326,24 @@ REMARKED = {
 }
 # Code that an honest answer may well contain.
 ALLOWED = {
+    "own attributes named like what differentiates": (
+        "import torch\nclass F(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n"
+        "        ctx.vjp = ctx.jacobian = ctx.prev = ctx.os = 2\n        return x * ctx.os\n"
+        "    @staticmethod\n    def backward(ctx, g):\n        return ctx.jacobian * ctx.vjp * g"
+    ),
+    "own helpers named like what differentiates": (
+        "import torch\nclass Rule:\n    def apply(self, x): return 2 * x\n"
+        "    @staticmethod\n    def backward(x, g): return 2 * x * g\n"
+        "class F(torch.autograd.Function):\n"
+        "    @staticmethod\n    def backward(ctx, g): return Rule.backward(ctx.saved_tensors[0], g)"
+    ),
+    "fields named like what differentiates": (
+        "from typing import NamedTuple\nclass Row(NamedTuple):\n    jacobian: float\n"
+        "def backward(ctx, g):\n    rows = [Row(2)]\n    return [row.jacobian * g for row in rows]"
+    ),
+    "a namespace of a module": "import types\nsaved = types.SimpleNamespace(rows=1)",
+    "a logger": "import logging\nlogging.getLogger('square').debug('%s', 1)",
     "a variable named like an import": (
         "from torch.autograd import grad\nimport copy\ndef backward(ctx, grad):\n"
         "    copy = grad - 1\n    return [grad * 2 for grad in (copy, grad)]\n"

@@ -24,7 +24,7 @@ from autograd_course.grader.checks.calling import (
 from autograd_course.grader.checks.conduct import copy_on_ctx, no_copy_on_ctx
 from autograd_course.grader.checks.holding import A_FEW
 from autograd_course.grader.checks.operators import seen_inside
-from autograd_course.grader.exercise import Check
+from autograd_course.grader.exercise import Check, with_peak
 
 MANY = (40, 10)  # the shape of a tensor with more numbers than a small ``ctx`` can hide
 LISTED = 6  # a message lists at most this many tensors of one kind
@@ -148,4 +148,4 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
             "so that the whole tensor never exists?",
         )
 
-    return seen_inside(check)
+    return with_peak(seen_inside(check))

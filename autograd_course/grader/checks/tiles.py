@@ -14,7 +14,13 @@ from torch.autograd import Function
 from autograd_course.execution import Computed, differentiable
 from autograd_course.grader.checks.calling import Followed, found
 from autograd_course.grader.checks.operators import seen_inside
-from autograd_course.grader.exercise import Check, forbid, forbidden_by
+from autograd_course.grader.exercise import (
+    Check,
+    forbid,
+    forbidden_by,
+    measures_peak,
+    with_peak,
+)
 from autograd_course.grader.sampling import generator
 
 
@@ -36,7 +42,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
                 return _too_large(where, seen, allowed, told)
         return followed.computed()
 
-    return seen_inside(check)
+    return with_peak(seen_inside(check))
 
 
 def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Check:
@@ -45,7 +51,8 @@ def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Ch
     def elsewhere(function: type[Function], _: tuple[Any, ...]) -> Finding | Computed | None:
         return check(function, inputs(generator()))
 
-    return forbid(elsewhere, forbidden_by(check))
+    forbid(elsewhere, forbidden_by(check))
+    return with_peak(elsewhere) if measures_peak(check) else elsewhere
 
 
 def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:

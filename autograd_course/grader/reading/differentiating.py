@@ -16,7 +16,9 @@ from autograd_course.grader.reading.scopes import bound_in
 def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield each hook that a node registers. A class that defines its own ``apply`` also counts."""
     match node:
-        case ast.ClassDef() if "apply" in bound_in(node.body):
+        case ast.ClassDef() if "apply" in bound_in(node.body) and (
+            node.name in names.bases or not all(map(names.is_own_class, node.bases))
+        ):
             yield f"its class {node.name} defines apply, so your backward may never run"
         case (
             ast.Attribute(attr="apply", ctx=ast.Store())
@@ -40,7 +42,9 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         if name in tables.DIFFERENTIATING and not _is_own(node, name, names):
             what = name
     owner = _owner(node)
-    of_own_class = owner is not None and names.is_function(owner)
+    of_own_class = owner is not None and (
+        names.is_function(owner) or any(_is_own(node, name, names) for name in tables.METHODS)
+    )
     if not of_own_class and not isinstance(node, ast.ImportFrom):
         what = next((name for name in _named(node, names) if name in tables.METHODS), what)
     if isinstance(node, ast.expr):
@@ -143,10 +147,20 @@ def _is_off(node: ast.AST) -> bool:
 
 
 def _is_own(node: ast.AST, name: str, names: Meaning) -> bool:
-    """Return whether a node reads a method of the answer's own class, as in ``Square.slope``."""
+    """Return whether a node uses an attribute that the answer itself defines.
+
+    This is a method of its own class, as in ``Square.slope``, an attribute of its own object, as in
+    ``ctx.slope``, or a name that only modules have otherwise.
+    """
     match node:
-        case ast.Attribute(value=ast.Name(id=owner), ctx=ast.Load()):
-            return name in names.methods.get(owner, ()) and owner not in names.stored
+        case ast.Attribute(value=owner, attr=attribute) if attribute == name:
+            if isinstance(owner, ast.Name) and isinstance(node.ctx, ast.Load):
+                if name in names.methods.get(owner.id, ()) and owner.id not in names.stored:
+                    return True
+            if name not in names.own_attributes or names.path(owner):
+                return False
+            known = names.is_own_class(owner) or names.is_new(owner) or id(owner) in names.receivers
+            return known or name in tables.OF_MODULES
     return False
 
 

@@ -71,6 +71,7 @@ class Meaning:
     passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
     numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
+    bases: set[str] = field(default_factory=set)  # the names in the bases of classes
     functions: set[str] = field(default_factory=set)  # those that derive from Function
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
     setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
@@ -286,8 +287,10 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.bind(name, path, ModuleType | Callable)
     found.own_attributes.update(_attributes(node))
     match node:
-        case ast.ClassDef(name=name, body=body):
+        case ast.ClassDef(bases=bases, body=body):
             found.in_class.update(map(id, body))
+            parts = (part for base in bases for part in ast.walk(base))
+            found.bases.update(part.id for part in parts if isinstance(part, ast.Name))
         case ast.AugAssign(target=ast.Name(id=name), value=ast.Constant(value=int() | float())):
             found.counted[name] += 1
         case ast.AugAssign(

@@ -43,8 +43,10 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             return
         case ast.Attribute(attr="__dict__", value=owner) if id(owner) in names.receivers:
             yield _by_computed_name(owner)
-        case ast.Attribute(attr=name):
-            yield from _attribute(name)
+        case ast.Attribute(attr=name, value=owner):
+            is_own = id(owner) in names.receivers and name in names.own_attributes
+            if name.startswith("_") or not is_own:
+                yield from _attribute(name)
             if is_long(node):
                 yield f"it uses a chain of more than {LONGEST_CHAIN} attributes", True
                 return
@@ -101,6 +103,13 @@ def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iter
     library, *parts = canonical(path).split(".")
     if library in ("numpy", "scipy") and any(part in operations for part in parts):
         yield f"it uses {path}, but in this exercise you write it yourself"
+
+
+def is_numpy(node: ast.AST, names: Meaning) -> bool:
+    """Return whether a node uses NumPy or converts a tensor to an array."""
+    if isinstance(node, ast.Attribute) and node.attr == "numpy":
+        return True
+    return isinstance(node, ast.expr) and canonical(names.path(node)).startswith("numpy.")
 
 
 def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
@@ -161,10 +170,14 @@ def _shows_class(base: ast.expr, names: Meaning) -> bool:
 
 def inherited(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield the names that a class annotates and may inherit, as a dataclass reads them."""
-    if isinstance(node, ast.ClassDef) and not all(map(names.is_own_class, node.bases)):
-        for part in node.body:
-            match part:
-                case ast.AnnAssign(target=ast.Name(id=name), value=None):
+    if not isinstance(node, ast.ClassDef):
+        return
+    bases = [base for base in node.bases if not names.is_own_class(base)]
+    known = [value_at(names.path(base)) if names.path(base) else None for base in bases]
+    for part in node.body:
+        match part:
+            case ast.AnnAssign(target=ast.Name(id=name), value=None):
+                if any(base is None or hasattr(base, name) for base in known):
                     yield name
 
 
@@ -216,7 +229,7 @@ def _imports(node: ast.Import | ast.ImportFrom, names: Meaning) -> Iterator[_SAY
 @lru_cache(10_000)
 def _module(path: str, verb: str) -> list[_SAYS]:
     """Return a description if the path leads to a forbidden or suspicious module or part of one."""
-    if path in tables.GIVEN or not path:
+    if path in tables.GIVEN or not path or path.startswith(f"{tables.OWN_OPERATORS}."):
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
         for known, why in table.items():

@@ -12,7 +12,12 @@ from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.extraction.statements import NotPythonError, statements
 from autograd_course.grader.checks import backward_is_a_formula
-from autograd_course.grader.exercise import Exercise, FunctionExercise, forbidden_by
+from autograd_course.grader.exercise import (
+    Exercise,
+    FunctionExercise,
+    forbidden_by,
+    measures_peak,
+)
 from autograd_course.grader.reading import differentiating, reaching, storing, tables
 from autograd_course.grader.reading.answer_code import answer_code, without_tests
 from autograd_course.grader.reading.meaning import Meaning, meaning
@@ -165,6 +170,8 @@ def _used(
             *reaching.built_in(node, names, built_in),
         ):
             yield node, what, True
+        if any(map(measures_peak, checks)) and reaching.is_numpy(node, names):
+            yield node, "computes with NumPy, whose memory the grader does not measure", False
         if by_formula:
             for what in differentiating.differentiates(node, names):
                 yield node, what, True

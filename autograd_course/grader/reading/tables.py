@@ -60,7 +60,9 @@ GIVEN = {
     "matplotlib.pyplot.rcParams", "matplotlib.rcParams",
 }  # fmt: skip
 # Modules that an answer may import if it uses only the listed parts.
-PARTLY_GIVEN = {"sys", "gc"}
+PARTLY_GIVEN = {"sys", "gc", "types"}
+# The namespace of the operators that learners register
+OWN_OPERATORS = "torch.ops.exercises"
 REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
@@ -86,8 +88,8 @@ REMARKABLE: Mapping[str, str] = {
 OPEN_MODULES = {
     "__future__", "abc", "array", "bisect", "cmath", "collections", "collections.abc",
     "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
-    "heapq", "itertools", "json", "math", "numbers", "operator", "pprint", "random", "re",
-    "statistics", "string", "textwrap", "time", "typing", "typing_extensions", "warnings",
+    "heapq", "itertools", "json", "logging", "math", "numbers", "operator", "pprint", "random",
+    "re", "statistics", "string", "textwrap", "time", "typing", "typing_extensions", "warnings",
     "autograd_course", "autograd_course.lesson", "autograd_course.measure", "autograd_course.ship",
     "autograd_course.showing", "autograd_course.doctor",
     "matplotlib", "matplotlib.pyplot", "numpy", "numpy.fft", "numpy.linalg", "numpy.random",
@@ -183,6 +185,10 @@ DIFFERENTIATING = {
     "retain_grad", "next_functions", "prev", "make_dual", "dual_level", "unpack_dual", "__exit__",
     "grad_and_value", "vjp", "jacrev", "jacfwd", "jacobian", "hessian", "hvp", "vhp", "linearize",
     "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
+}  # fmt: skip
+# Those that no tensor and no node of a graph has
+OF_MODULES = {
+    "grad_and_value", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "linearize", "vhp", "vjp",
 }  # fmt: skip
 DIFFERENTIATORS = (
     "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",

@@ -91,6 +91,7 @@ def judged(
             alone = run.with_cells(keep_answer(run.cells, run.name))
             again = verdict if alone == run else _tried(exercise, alone, *work)
             if noticed.is_defined:
+                reading = read(alone.cells, exercise, alone.name)
                 because = f"{_ALONE}: {verdict.message.removesuffix('.')}"
                 verdict = replace(again, remarks=(*again.remarks, because))
         seen = (f"replaces {name} while it runs" for name in noticed.replaced)

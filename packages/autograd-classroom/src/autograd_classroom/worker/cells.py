@@ -56,5 +56,7 @@ def _run(source: str, filename: str, defined: dict[str, Any], flags: int) -> int
         raise CellError(f"the cell is not Python: {error.msg} (line {error.lineno}).") from None
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {first_line(error)}{line_in(error, filename)}"
-        raise CellError(f"the cell raises {told}.") from None
+        absent = isinstance(error, ModuleNotFoundError)
+        lacks = " Only the packages of the course are installed here." if absent else ""
+        raise CellError(f"the cell raises {told}.{lacks}") from None
     return int(code.co_flags & _FUTURE)

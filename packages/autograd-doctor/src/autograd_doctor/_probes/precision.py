@@ -456,6 +456,8 @@ def _masked(
 ) -> Iterator[Extreme]:
     """Yield the calls in which one element or one row of -inf causes nan, but -50 does not."""
     name, tensor = evidence.name(position), example[position]
+    if tensor.numel() == 1:
+        return  # a mask hides some of several scores, and this may be a parameter
     first = (0,) * tensor.dim()
 
     def filled(place: tuple[int, ...], value: float) -> Inputs:
