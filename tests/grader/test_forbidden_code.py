@@ -342,6 +342,8 @@ ALLOWED = {
         "from typing import NamedTuple\nclass Row(NamedTuple):\n    jacobian: float\n"
         "def backward(ctx, g):\n    rows = [Row(2)]\n    return [row.jacobian * g for row in rows]"
     ),
+    "a linked list": "class Node:\n    prev = None\ndef f(node):\n    return node.prev",
+    "the learner's own operator": "import torch\ndef f(x): return torch.ops.exercises.sums(x)",
     "a namespace of a module": "import types\nsaved = types.SimpleNamespace(rows=1)",
     "a logger": "import logging\nlogging.getLogger('square').debug('%s', 1)",
     "a variable named like an import": (

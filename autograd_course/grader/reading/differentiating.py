@@ -150,13 +150,16 @@ def _is_own(node: ast.AST, name: str, names: Meaning) -> bool:
     """Return whether a node uses an attribute that the answer itself defines.
 
     This is a method of its own class, as in ``Square.slope``, an attribute of its own object, as in
-    ``ctx.slope``, or a name that only modules have otherwise.
+    ``ctx.slope``, or a name that only modules have otherwise. Reading some names is harmless.
     """
     match node:
         case ast.Attribute(value=owner, attr=attribute) if attribute == name:
-            if isinstance(owner, ast.Name) and isinstance(node.ctx, ast.Load):
-                if name in names.methods.get(owner.id, ()) and owner.id not in names.stored:
-                    return True
+            reads = isinstance(node.ctx, ast.Load)
+            if reads and name in tables.WRITTEN:
+                return True
+            of_class = isinstance(owner, ast.Name) and owner.id not in names.stored
+            if reads and of_class and name in names.methods.get(ast.unparse(owner), ()):
+                return True
             if name not in names.own_attributes or names.path(owner):
                 return False
             known = names.is_own_class(owner) or names.is_new(owner) or id(owner) in names.receivers

@@ -87,7 +87,7 @@ class Meaning:
     annotations: set[int] = field(default_factory=set)  # everything in annotations
     counters: set[int] = field(default_factory=set)  # attributes and items that count something
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
-    shown: set[int] = field(default_factory=set)  # classes of which code reads the name
+    shown: set[int] = field(default_factory=set)  # what only leads to a harmless attribute
 
     def bind(self, name: str, path: str, kinds: Any) -> None:
         """Record what a name refers to. It is ambiguous if it refers to several such objects."""
@@ -309,6 +309,8 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.inspected.add(id(value))
         case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
             found.shown.add(id(owner))
+        case ast.Attribute(attr="exercises", value=ast.Attribute(attr="ops") as owner):
+            found.shown.add(id(owner))  # the namespace of the learner's own operators
         case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
             found.starred.update(public(home))
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):

@@ -229,7 +229,7 @@ def _imports(node: ast.Import | ast.ImportFrom, names: Meaning) -> Iterator[_SAY
 @lru_cache(10_000)
 def _module(path: str, verb: str) -> list[_SAYS]:
     """Return a description if the path leads to a forbidden or suspicious module or part of one."""
-    if path in tables.GIVEN or not path or path.startswith(f"{tables.OWN_OPERATORS}."):
+    if path in tables.GIVEN or not path:
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
         for known, why in table.items():
@@ -268,6 +268,8 @@ def _chain(path: str, *, stores: bool = False) -> Iterator[_SAYS]:
     """Yield the suspicious uses in a chain of attributes that begins at an import."""
     if stores:
         yield f"it replaces {path}, which is not part of the answer", True
+        return
+    if f"{path}.".startswith(f"{tables.OWN_OPERATORS}."):
         return
     if said := _module(path, "reaches") or _module(canonical(path), "reaches"):
         yield from said

@@ -186,6 +186,7 @@ DIFFERENTIATING = {
     "grad_and_value", "vjp", "jacrev", "jacfwd", "jacobian", "hessian", "hvp", "vhp", "linearize",
     "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
 }  # fmt: skip
+WRITTEN = {"prev"}  # those that only matter if code sets them
 # Those that no tensor and no node of a graph has
 OF_MODULES = {
     "grad_and_value", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "linearize", "vhp", "vjp",
