@@ -28,6 +28,10 @@ FORBIDDEN = {
     "it gives several objects the name op": (
         "import math as op\nimport operator\ndef use(op=1): pass\nop = operator"
     ),
+    "it uses backward, which lets autograd differentiate, but": (
+        "import torch\nclass C(torch.Tensor):\n    def run(self): self.backward()\n"
+        "class F(torch.autograd.Function):\n    def backward(ctx, g): return g"
+    ),
     "derives C from (torch.Tensor,)[0]": "import torch\nclass C((torch.Tensor,)[0]): pass",
     "uses _execution_engine": (
         "import torch\nclass C(torch.autograd.Variable):\n    _execution_engine: object"

@@ -162,8 +162,8 @@ def _is_own(node: ast.AST, name: str, names: Meaning) -> bool:
                 return True
             if name not in names.own_attributes or names.path(owner):
                 return False
-            known = names.is_own_class(owner) or names.is_new(owner) or id(owner) in names.receivers
-            return known or name in tables.OF_MODULES
+            own = names.is_new(owner) or id(owner) in names.receivers
+            return (own and names.plain_bases) or name in tables.OF_MODULES
     return False
 
 

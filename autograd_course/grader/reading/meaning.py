@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, TypeGuard
 
+import torch
 from torch.autograd import Function
 
 from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
@@ -29,7 +30,7 @@ from autograd_course.grader.reading.scopes import (
     own_globals,
     root,
 )
-from autograd_course.grader.reading.tables import OPEN_MODULES, PLAIN_MODULES
+from autograd_course.grader.reading.tables import BASES, OPEN_MODULES, PLAIN_MODULES
 
 LONGEST_CHAIN = 50
 _GENERATIONS = 10  # the most classes in a row that derive from each other
@@ -72,6 +73,7 @@ class Meaning:
     numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
     bases: set[str] = field(default_factory=set)  # the names in the bases of classes
+    plain_bases: bool = True  # whether no class inherits from a library what differentiates
     functions: set[str] = field(default_factory=set)  # those that derive from Function
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
     setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
@@ -92,6 +94,8 @@ class Meaning:
     def bind(self, name: str, path: str, kinds: Any) -> None:
         """Record what a name refers to. It is ambiguous if it refers to several such objects."""
         known = self.imports.setdefault(name, path)
+        if known == path:
+            return
         one, other = value_at(known), value_at(path)
         plain = all(each.rpartition(".")[0] in PLAIN_MODULES for each in (known, path))
         if one is not other and not plain and isinstance(one, kinds) | isinstance(other, kinds):
@@ -146,6 +150,14 @@ class Meaning:
     def is_own_class(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to one of the answer's own classes."""
         return isinstance(node, ast.Name) and node.id in self.classes - self.stored.keys()
+
+    def is_plain_base(self, node: ast.expr) -> bool:
+        """Return whether a base is an own class, a Function, a module or a helper for types."""
+        if not (path := self.path(node)):
+            return self.is_own_class(node) or self.is_builtin(node)
+        found = value_at(path)
+        is_ordinary = isinstance(found, type) and issubclass(found, Function | torch.nn.Module)
+        return is_ordinary or path.partition(".")[0] in BASES
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to the result of a function of ``torch``."""
@@ -241,6 +253,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     top = {id(each) for tree in trees for each in tree.body}
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
     found.classes = {each.name for each in plain}
+    found.plain_bases = all(found.is_plain_base(base) for each in classes for base in each.bases)
     found.methods = {each.name: bound_in(each.body) for each in plain}
     for tree in trees:
         found.locals.update(local_names(tree.body, frozenset()))
