@@ -35,6 +35,12 @@ def masked_softmax_times(x: Tensor, g: Tensor) -> Tensor:
     return x.softmax(-1).nan_to_num() * g[..., None]
 
 
+def swish_derivatives(x: Tensor, b: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    s = torch.sigmoid(b * x)
+    slope = s * (1 - s)
+    return g * (s + b * x * slope), (g * x * x * slope).sum().view(b.shape)
+
+
 def mish_derivative(x: Tensor) -> Tensor:
     """The formula from the paper, in powers of the exponential."""
     e = x.exp()
@@ -211,6 +217,10 @@ LOOKALIKES = [
     Case("overflow", "nan where a surrogate alone has a gradient",
          saving(by_rows, lambda x, g: x.softmax(-1) * g[..., None] + 0 * x), (X,),
          {"reference": by_rows, "surrogate": by_rows}),
+    Case("overflow", "nan at -inf for a parameter, which no mask hides",
+         saving(lambda x, b: F.silu(b * x) / b, swish_derivatives),
+         (torch.tensor([-2.0, -1.5, 1.0, 3.0]).double(), torch.full((1,), 1.3).double()),
+         {"reference": lambda x, b: x * torch.sigmoid(b * x)}),
     Case("overflow", "an exponential masked by where",
          saving(F.elu, lambda x, g: torch.where(x > 0, g, g * x.exp())), (X,)),
     Case("overflow", "infinity where it is as good as another",
