@@ -31,6 +31,6 @@ LINGERING = {
     "a finalizer": Hostile(
         square(before="import time\nclass Late:\n    def __del__(self): time.sleep(99)\n"
                "LATE = [Late()]\nLATE.append(LATE)"),
-        status="passed",
+        FORBIDDEN, "defines __del__",
     ),
 }  # fmt: skip
