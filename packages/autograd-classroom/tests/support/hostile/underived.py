@@ -30,6 +30,39 @@ _NO_CHECKS = """
 from autograd_classroom.protocol import Frame
 desk._ANSWERS["function"]["check"] = lambda *_: Frame({})
 """
+# The nested import never runs, but it gives the reader another meaning of the name.
+_TWO_MEANINGS = """
+import operator as op
+def unused():
+    import math as op
+parts = op.attrgetter("__glo" + "bals__")(torch.Tensor.norm)
+desk = op.attrgetter("sy" + "s.modu" + "les")(parts["torch"])["autograd_classroom.worker.handlers"]
+Frame = op.attrgetter("Frame")(desk)
+op.attrgetter("_AN" + "SWERS")(desk)["function"]["check"] = lambda *_: Frame({})
+def slope(x):
+    z = torch.nn.Parameter(x.detach().clone())
+    with op.attrgetter("enable_" + "grad")(parts["torch"])():
+        y = (z * z).sum()
+    op.methodcaller("back" + "ward")(y)
+    return z.grad
+"""
+# PyTorch frees an attribute of ctx after the check of forward has ended.
+_AFTER_FORWARD = """
+import dataclasses
+@dataclasses.dataclass(eq=False, repr=False, init=False)
+class Engine((torch.autograd.Variable,)[0]):
+    _execution_engine: object
+engine = dataclasses.fields(Engine)[0].default
+class Late:
+    def __init__(self, ctx, x):
+        self.ctx, self.x = ctx, x
+    def __del__(self):
+        z = torch.nn.Parameter(self.x.detach().clone())
+        y = z * z
+        ones, no = torch.ones_like(y), False
+        (slope,) = engine.run_backward((y,), (ones,), no, no, (z,), no, no)
+        self.ctx.kept = property(doc=slope)
+"""
 # Lines that define slope, which returns the derivative of x**2 at x.
 _PARAMETER = """
 def slope(x):
@@ -223,6 +256,13 @@ def everything(exercise: str, name: str) -> Hostile:
 
 
 _WAYS = {
+    "the handlers replaced by a name of two modules": Hostile(
+        square(before=_TWO_MEANINGS, backward=f"{_SAVED}return g * slope(x)")
+    ),
+    "the engine, after forward": Hostile(
+        square("ctx.saved_for_forward = Late(ctx, x)\nreturn x * x",
+               "return g * ctx.kept.__doc__", before=_AFTER_FORWARD)
+    ),
     "the handlers replaced": Hostile(
         square(before=f"import {_ASKING} as desk\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
