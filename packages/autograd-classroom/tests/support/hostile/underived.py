@@ -403,7 +403,11 @@ _RECORDED = "`(forward|backward)` lets autograd differentiate its operations"
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor"
     for where in ("closure", "default", "generator")
-} | {"the reference, in a thread": ABSENT, "all of it": ABSENT}
+} | {
+    "the reference, in a thread": ABSENT,
+    "all of it": ABSENT,
+    "the engine, after forward": "`ctx.kept` holds a tensor",
+}
 UNDERIVED = {
     what: replace(way, said=_SAID.get(what, f"{FORBIDDEN}|{_RECORDED}"))
     for what, way in _WAYS.items()
