@@ -346,6 +346,11 @@ ALLOWED = {
         "from typing import NamedTuple\nclass Row(NamedTuple):\n    jacobian: float\n"
         "def backward(ctx, g):\n    rows = [Row(2)]\n    return [row.jacobian * g for row in rows]"
     ),
+    "functions with one name": (
+        "import torch\nfrom math import exp, sqrt\nfrom torch import exp\n"
+        "def f(x):\n    sqrt = torch.sqrt\n    return exp(sqrt(x))"
+    ),
+    "a module and a number with one name": "import time\ndef f():\n    time = 3\n    return time",
     "a linked list": "class Node:\n    prev = None\ndef f(node):\n    return node.prev",
     "the learner's own operator": "import torch\ndef f(x): return torch.ops.exercises.sums(x)",
     "a namespace of a module": "import types\nsaved = types.SimpleNamespace(rows=1)",

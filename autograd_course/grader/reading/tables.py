@@ -41,9 +41,9 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "autograd_course.lesson.TritonAttention"), _COURSE,
     ),
     **dict.fromkeys(
-        ("numpy.fromfile", "numpy.genfromtxt", "numpy.lib", "numpy.loadtxt", "numpy.memmap",
-         "numpy.save", "numpy.savetxt", "numpy.savez", "numpy.savez_compressed", "torch.from_file",
-         "torch.save"), _FILES,
+        ("numpy.fromfile", "numpy.genfromtxt", "numpy.lib.format", "numpy.lib.npyio",
+         "numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez",
+         "numpy.savez_compressed", "torch.from_file", "torch.save"), _FILES,
     ),
     **dict.fromkeys(
         ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "asyncio",
