@@ -95,8 +95,8 @@ def copy_on_ctx(ctx: Any, inputs: tuple[Any, ...] = (), at_most: int = A_FEW) ->
             )
         elif names > MOST_NAMES or objects > MOST_OBJECTS:
             message = (
-                f"The attributes of `ctx` hold {names + objects} names and objects. So many can "
-                f"stand for numbers. {_STAYS}"
+                f"The attributes of `ctx` hold {names + objects} names and objects. Together, they "
+                f"can encode a tensor. {_STAYS}"
             )
         else:
             continue

@@ -184,10 +184,12 @@ class Held:
 
 def _is_seeded(generator: torch.Generator) -> bool:
     """Return whether a seed and a few draws lead to the state of a generator."""
+    if generator.device.type != "cpu":
+        return True
     wanted = generator.get_state()[_BLOCK]
-    other = torch.Generator(generator.device).manual_seed(generator.initial_seed())
+    other = torch.Generator().manual_seed(generator.initial_seed())
     for _ in range(_BLOCKS):
-        if generator.device.type != "cpu" or torch.equal(other.get_state()[_BLOCK], wanted):
+        if torch.equal(other.get_state()[_BLOCK], wanted):
             return True
         torch.empty(_IN_A_BLOCK).uniform_(generator=other)  # fills the next block
     return False

@@ -56,8 +56,7 @@ def without_tests(trees: Sequence[ast.Module]) -> list[ast.Module]:
     """Leave out methods that only try their class, such as a static method ``test``.
 
     Their names say so, they store nothing, and no other code of the answer contains their names,
-    except for a call as a statement. ``trees`` holds the answer's statements
-    in each cell.
+    except for a call as a statement. ``trees`` holds the answer's statements in each cell.
     """
     statements = [node for tree in trees for node in tree.body if not _only_calls(node)]
     every = [part for node in statements for part in ast.walk(node)]

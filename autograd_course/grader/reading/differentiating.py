@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from autograd_course.grader.reading import reaching, tables
-from autograd_course.grader.reading.libraries import canonical, value_at
+from autograd_course.grader.reading.libraries import canonical, derives, value_at
 from autograd_course.grader.reading.meaning import Meaning, number
 from autograd_course.grader.reading.scopes import bound_in
 
@@ -76,8 +76,8 @@ def _uncalled(node: ast.AST, names: Meaning) -> Iterator[str]:
             continue
         path = names.path(child)
         if path and not reaching.renames(node, child):
-            found, bases = value_at(path), map(value_at, tables.DIFFERENTIATING_BASES)
-            if isinstance(found, type) and issubclass(found, tuple(filter(None, bases))):
+            bases = map(value_at, tables.DIFFERENTIATING_BASES)
+            if derives(path, tuple(filter(None, bases))):
                 yield path
 
 
@@ -153,16 +153,16 @@ def _is_own(node: ast.AST, name: str, names: Meaning) -> bool:
     ``ctx.slope``, or a name that only modules have otherwise. Reading some names is harmless.
     """
     match node:
-        case ast.Attribute(value=owner, attr=attribute) if attribute == name:
-            reads = isinstance(node.ctx, ast.Load)
-            if reads and name in tables.WRITTEN:
-                return True
-            of_class = isinstance(owner, ast.Name) and owner.id not in names.stored
-            if reads and of_class and name in names.methods.get(ast.unparse(owner), ()):
-                return True
-            if name not in names.own_attributes or names.path(owner):
-                return False
-            own = names.is_new(owner) or id(owner) in names.receivers
+        case ast.Attribute(attr=attribute) if attribute != name:
+            return False
+        case ast.Attribute(ctx=ast.Load()) if name in tables.WRITTEN:
+            return True
+        case ast.Attribute(value=ast.Name(id=owner), ctx=ast.Load()) if (
+            name in names.methods.get(owner, ()) and owner not in names.stored
+        ):
+            return True
+        case ast.Attribute(value=value) if name in names.own_attributes and not names.path(value):
+            own = names.is_new(value) or id(value) in names.receivers
             return (own and names.plain_bases) or name in tables.OF_MODULES
     return False
 

@@ -46,6 +46,12 @@ def value_at(path: str) -> Any:
     return _resolved(path)[1]
 
 
+def derives(path: str, bases: type | tuple[type, ...]) -> bool:
+    """Return whether a path leads to one of these classes, or to a class that derives from one."""
+    found = value_at(path)
+    return isinstance(found, type) and issubclass(found, bases)
+
+
 def canonical(path: str) -> str:
     """Return the path under which PyTorch and other libraries define what a path leads to.
 

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 import torch
 from torch.autograd import Function
 
-from autograd_course.grader.reading.libraries import imported, loaded, public, value_at
+from autograd_course.grader.reading.libraries import derives, imported, loaded, public, value_at
 from autograd_course.grader.reading.receivers import receivers
 from autograd_course.grader.reading.scopes import (
     Scope,
@@ -98,7 +98,7 @@ class Meaning:
             return
         one, other = value_at(known), value_at(path)
         plain = all(each.rpartition(".")[0] in PLAIN_MODULES for each in (known, path))
-        if one is not other and not plain and isinstance(one, kinds) | isinstance(other, kinds):
+        if one is not other and not plain and (isinstance(one, kinds) or isinstance(other, kinds)):
             self.ambiguous.add(name)
 
     def note(self, name: str, value: ast.expr) -> None:
@@ -129,8 +129,7 @@ class Meaning:
         If the cells do not contain all code, any global object may be a Function.
         """
         if path := self.path(node):
-            found = value_at(path)
-            return isinstance(found, type) and issubclass(found, Function)
+            return derives(path, Function)
         if not self.is_whole:
             while isinstance(node, ast.Attribute | ast.Subscript):
                 node = node.value
@@ -155,9 +154,7 @@ class Meaning:
         """Return whether a base is an own class, a Function, a module or a helper for types."""
         if not (path := self.path(node)):
             return self.is_own_class(node) or self.is_builtin(node)
-        found = value_at(path)
-        is_ordinary = isinstance(found, type) and issubclass(found, Function | torch.nn.Module)
-        return is_ordinary or path.partition(".")[0] in BASES
+        return derives(path, (Function, torch.nn.Module)) or path.partition(".")[0] in BASES
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to the result of a function of ``torch``."""

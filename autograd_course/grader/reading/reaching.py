@@ -16,6 +16,7 @@ from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.libraries import (
     canonical,
     creator,
+    derives,
     imported,
     is_submodule,
     module,
@@ -147,9 +148,7 @@ def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
     for name in inherited(node, names):
         yield from _attribute(name)
     for path in filter(None, map(names.path, node.bases)):
-        found = value_at(path)
-        ordinary = isinstance(found, type) and issubclass(found, ORDINARY_BASES)
-        if not ordinary and path.partition(".")[0] not in tables.BASES:
+        if not derives(path, ORDINARY_BASES) and path.partition(".")[0] not in tables.BASES:
             yield f"derives {node.name} from {path}", False
 
 

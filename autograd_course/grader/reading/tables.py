@@ -107,7 +107,7 @@ OPEN_MODULES = {
     "torch.func", "torch.autograd.functional", "torch.autograd.graph",
     "torch.autograd.forward_ad", "torch.ao", "torch.ao.quantization",
 }  # fmt: skip
-# The same name may refer to several functions of these modules, such as exp.
+# An answer may import several functions of these modules under one name, such as exp.
 PLAIN_MODULES = {"math", "cmath", "numpy", "torch", "typing", "typing_extensions"}
 
 # --------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ DIFFERENTIATING = {
     "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
 }  # fmt: skip
 WRITTEN = {"prev"}  # those that only matter if code sets them
-# Those that no tensor and no node of a graph has
+# Those that only modules have
 OF_MODULES = {
     "grad_and_value", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "linearize", "vhp", "vjp",
 }  # fmt: skip

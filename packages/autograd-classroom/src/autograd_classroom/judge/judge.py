@@ -182,7 +182,7 @@ def _examined(
         raised = said.get("raised") is True
         verdict = Verdict(CodeRaised(text(problem)) if raised else WrongBecause(text(problem)))
     else:
-        asked.noticed.is_defined = answer is not None
+        asked.noticed.is_defined |= answer is not None  # the reference follows a failed answer
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
     if after := text(said.get("after", "")):
         remark = f"{after.removesuffix('.')}, after it has defined the answer"
