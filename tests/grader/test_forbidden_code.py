@@ -28,6 +28,12 @@ FORBIDDEN = {
     "it gives several objects the name op": (
         "import math as op\nimport operator\ndef use(op=1): pass\nop = operator"
     ),
+    "it changes self, which outlives the call": (
+        "class K:\n    @classmethod\n    def keep(self, x): self.kept = x\nK().keep(1)"
+    ),
+    "it changes it, which outlives the call": (
+        "class K:\n    def __class_getitem__(it, x): it.kept = x\nK[1]"
+    ),
     "it uses backward, which lets autograd differentiate, but": (
         "import torch\nclass C(torch.Tensor):\n    def run(self): self.backward()\n"
         "class F(torch.autograd.Function):\n    def backward(ctx, g): return g"
@@ -234,6 +240,23 @@ REMARKED = {
     "sets self.slope (line 3)": (
         "class F:\n    def go(self):\n        self.slope = 1\nF.go([make][0])"
     ),
+    "sets self.kept (line 3)": (
+        "from functools import partial\nclass K:\n    def go(self, x): self.kept = x\n"
+        "    of = partial(go, K)\nK.of(1)"
+    ),
+    "sets self.kept (line 5)": (
+        "def to_other(f): return lambda self, x: f(Other, x)\nclass K:\n    first = 1\n"
+        "    @to_other\n    def go(self, x): self.kept = x\nk = K()\nk.go(1)"
+    ),
+    "sets self.kept (line 6)": (
+        "class K:\n    def go(self, x=1):\n        'With one argument, K.go gets another self.'\n"
+        "        if x is None:\n            return\n        self.kept = x\nK.go(Other)"
+    ),
+    "calls layer.backward: it may be the method of a tensor (line 6)": (
+        "import torch\nclass Double:\n    def backward(self, g): return 2 * g\n"
+        "class F(torch.autograd.Function):\n    def backward(ctx, g):\n"
+        "        for layer in ctx.layers: g = layer.backward(g)\n        return g"
+    ),
     "uses attributes of ctx whose names the source does not show (line 2)": (
         "def forward(ctx, x, **given):\n    for name in given: setattr(ctx, name, given[name])"
     ),
@@ -381,6 +404,21 @@ ALLOWED = {
         "    def forward(ctx, x):\n        both(ctx, x)\n        return x\n"
         "    setup_context = staticmethod(both)\nclass G(F):\n"
         "    def forward(context, x): return F.forward(context, x)"
+    ),
+    "layers": (
+        "class Layer:\n    def forward(self, x):\n        self.x = x\n        return 2 * x\n"
+        "layers = [Layer(), Layer()]\nx = 1\nfor layer in layers: x = layer.forward(x)"
+    ),
+    "methods with decorators": (
+        "import functools, torch\ndef timed(f):\n    @functools.wraps(f)\n"
+        "    def run(*args, **given):\n        print(f.__name__)\n"
+        "        return f(*args, **given)\n    return run\n"
+        "def named(name):\n    def decorate(f):\n        print(name)\n"
+        "        def run(ctx, x): return f(ctx, x)\n        return run\n    return decorate\n"
+        "class F(torch.autograd.Function):\n    @staticmethod\n    @timed\n"
+        "    def forward(ctx, x):\n        ctx.n = 1\n        return x\n    @staticmethod\n"
+        "    @named('F')\n    @torch.no_grad()\n    def backward(ctx, g):\n        ctx.k = 1\n"
+        "        return g"
     ),
     "a ctx of its own": (
         "class Ctx: pass\nclass F:\n    def forward(ctx, x): ctx.n = 1\n"

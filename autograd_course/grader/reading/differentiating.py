@@ -41,12 +41,8 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     for name in _named(node, names):
         if name in tables.DIFFERENTIATING and not _is_own(node, name, names):
             what = name
-    owner = _owner(node)
-    of_own_class = owner is not None and (
-        names.is_function(owner) or any(_is_own(node, name, names) for name in tables.METHODS)
-    )
-    if not of_own_class and not isinstance(node, ast.ImportFrom):
-        what = next((name for name in _named(node, names) if name in tables.METHODS), what)
+    if not any(_of_layer(node, names)):
+        what = next(_of_method(node, names), what)
     if isinstance(node, ast.expr):
         path = canonical(names.path(node))
         formula = path.startswith("torch.") and path.endswith("_backward")
@@ -65,6 +61,29 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
             f"it uses {what}, which lets autograd differentiate, but this exercise asks for the "
             "derivative as a formula"
         )
+
+
+def layers(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield calls of ``backward`` that may be a method of an own class or of a tensor."""
+    for name in _of_layer(node, names):
+        yield f"calls {name}: it may be the method of a tensor"
+
+
+def _of_layer(node: ast.AST, names: Meaning) -> Iterator[str]:
+    others = names.methods.keys() - names.functions
+    if isinstance(node, ast.Attribute) and any(node.attr in names.methods[each] for each in others):
+        for _ in _of_method(node, names):
+            yield ast.unparse(node)
+
+
+def _of_method(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield ``backward`` and ``jvp`` if a node reads them from an object that may be a tensor."""
+    owner = _owner(node)
+    of_own_class = owner is not None and (
+        names.is_function(owner) or any(_is_own(node, name, names) for name in tables.METHODS)
+    )
+    if not of_own_class and not isinstance(node, ast.ImportFrom):
+        yield from (name for name in _named(node, names) if name in tables.METHODS)
 
 
 def _uncalled(node: ast.AST, names: Meaning) -> Iterator[str]:

@@ -283,7 +283,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for each in known:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
-    found.receivers = receivers(trees, found.is_new)
+    found.receivers = receivers(trees, found.is_new, found.path)
     return found
 
 

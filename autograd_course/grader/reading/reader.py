@@ -175,7 +175,11 @@ def _used(
         if by_formula:
             for what in differentiating.differentiates(node, names):
                 yield node, what, True
-            for what in (*differentiating.suspends(node), *differentiating.steps(node, names)):
+            for what in (
+                *differentiating.suspends(node),
+                *differentiating.steps(node, names),
+                *differentiating.layers(node, names),
+            ):
                 yield node, what, False
     if is_function:
         yield from storing.uses(answer, names)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from autograd_course.grader.reading.scopes import Scope, bindings
+from autograd_course.grader.reading.scopes import Scope, bindings, is_class_method
 
 _NAMES = {"ctx", "self"}
+_Functions = dict[str, ast.FunctionDef | None]
 _METHODS = {"forward", "backward", "setup_context", "jvp"}
 
 
@@ -26,18 +28,37 @@ class _Receiver:
     first: str
     names: frozenset[int]
 
-    def is_read_by(self, node: ast.AST, is_object: Callable[[ast.expr], bool]) -> bool:
+    def is_read_by(
+        self, node: ast.AST, call: ast.Call | None, is_object: Callable[[ast.expr], bool]
+    ) -> bool:
         """Return whether a node reads the function by its name, or the method from its class.
 
-        ``is_object`` says whether an expression is an object of the answer's own class.
+        ``call`` is the call of what the node reads, if any. ``is_object`` says whether an
+        expression is an object of the answer's own class.
         """
         match node:
             case ast.Name():
-                return self.owner is None
+                return self.owner is None or node in self._class_level
             case ast.Attribute(value=value) | ast.Call(args=[value, *_]) if self.owner is not None:
                 static = any(map(_makes_static, self.function.decorator_list))
-                return static or not is_object(value)
+                return static or not (is_object(value) or self._needs_object(call))
         return False
+
+    @cached_property
+    def _class_level(self) -> Collection[ast.AST]:
+        """The nodes in the body of the class that are outside of its methods."""
+        body = self.owner.body if self.owner is not None else []
+        return [part for each in body if not isinstance(each, Scope) for part in ast.walk(each)]
+
+    def _needs_object(self, call: ast.Call | None) -> bool:
+        """Return whether a call passes so few arguments that Python has to add the object."""
+        if call is None or any(isinstance(each, ast.Starred) for each in call.args):
+            return False
+        words = {word.arg for word in call.keywords}
+        parameters = self.function.args
+        plain = [*parameters.posonlyargs, *parameters.args]
+        required = len(plain) - len(parameters.defaults)
+        return not words & {None, self.first} and len(call.args) + len(words) < required
 
 
 @dataclass
@@ -49,14 +70,19 @@ class _Uses:
     harmless: set[int] = field(default_factory=set)  # PyTorch or a decorator passes the object
 
 
-def receivers(trees: Sequence[ast.Module], is_own: Callable[[ast.expr], bool]) -> set[int]:
+def receivers(
+    trees: Sequence[ast.Module],
+    is_own: Callable[[ast.expr], bool],
+    path: Callable[[ast.expr], str],
+) -> set[int]:
     """Return the ids of the names that refer to the first parameter of a method or a helper.
 
     Leave out a function if it binds the name again, or if code may call it with another object.
-    ``is_own`` says whether an expression is an object that the answer creates.
+    ``is_own`` says whether an expression is an object that the answer creates. ``path`` returns
+    the dotted path of an imported object.
     """
     every = [node for tree in trees for node in ast.walk(tree)]
-    left, uses = list(_receivers(every)), _uses(every)
+    left, uses = list(_receivers(every, path)), _uses(every)
     while True:
         names = frozenset().union(*(each.names for each in left))
         kept = [each for each in left if _receives(each, uses, names, is_own)]
@@ -74,9 +100,9 @@ def _receives(
         return id(value) in names or is_own(value) or _is_super(value)
 
     for node in uses.reads[each.function.name]:
-        if id(node) in uses.harmless or not each.is_read_by(node, is_object):
-            continue
         call = uses.calls.get(id(node))
+        if id(node) in uses.harmless or not each.is_read_by(node, call, is_object):
+            continue
         words = [word.value for word in call.keywords if word.arg == each.first] if call else []
         given = [*call.args[:1], *words] if call else []
         if not given or not is_object(given[0]):
@@ -90,19 +116,79 @@ def _is_super(node: ast.expr) -> bool:
     )
 
 
-def _receivers(every: Sequence[ast.AST]) -> Iterator[_Receiver]:
+def _receivers(every: Sequence[ast.AST], path: Callable[[ast.expr], str]) -> Iterator[_Receiver]:
     classes = (node for node in every if isinstance(node, ast.ClassDef))
     owners = {id(part): node for node in classes for part in node.body}
+    functions = _functions(every)
     for node in every:
-        if not isinstance(node, ast.FunctionDef):
+        if not isinstance(node, ast.FunctionDef) or is_class_method(node):
+            continue
+        if not all(_passes_on(each, functions, path) for each in node.decorator_list):
             continue
         owner = owners.get(id(node))
-        first = next((each.arg for each in (*node.args.posonlyargs, *node.args.args)), "")
+        first = _first(node)
         if first in _NAMES or (first and owner is not None and node.name in _METHODS):
             inside = list(_inside(node, first))
             if not any(_binds(part, first) for part in inside):
                 named = (part for part in inside if isinstance(part, ast.Name) and part.id == first)
                 yield _Receiver(node, owner, first, frozenset(map(id, named)))
+
+
+def _first(scope: Scope) -> str:
+    parameters = (*scope.args.posonlyargs, *scope.args.args)
+    return next((each.arg for each in parameters), "")
+
+
+def _functions(every: Sequence[ast.AST]) -> _Functions:
+    """Return the names that the cells define, with the function if it is the only definition."""
+    found: _Functions = {}
+    for node in every:
+        match node:
+            case ast.FunctionDef(name=name):
+                found[name] = None if name in found else node
+            case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name):
+                found[name] = None
+    return found
+
+
+def _passes_on(decorator: ast.expr, functions: _Functions, path: Callable[[ast.expr], str]) -> bool:
+    """Return whether a decorated function surely gets the first argument of its caller."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    match called:
+        case ast.Name(id=name) if name in functions:
+            known = functions[name]
+            is_factory = called is not decorator
+            return known is not None and _hands_first_argument_on(known, is_factory=is_factory)
+        case ast.Name(id="staticmethod" | "property") | ast.Attribute(attr="setter"):
+            return True
+    return not path(called).startswith("functools.partial") and path(called) != ""
+
+
+def _hands_first_argument_on(decorator: ast.FunctionDef, *, is_factory: bool) -> bool:
+    """Return whether a decorator calls what it decorates only as ``f(*args)`` or ``f(self, …)``.
+
+    A factory returns the decorator. Its own parameters are not the decorated function.
+    """
+    scopes = [node for node in ast.walk(decorator) if isinstance(node, Scope)][is_factory:]
+    outer = [each for each in scopes if sum(isinstance(it, Scope) for it in ast.walk(each)) > 1]
+    inner = [each for each in scopes if each not in outer]
+    decorated = {_first(each) for each in outer or inner}
+    objects = {_first(each) for each in inner}
+    harmless: set[int] = set()
+    for node in ast.walk(decorator):
+        match node:
+            case ast.Call(func=function, args=[ast.Starred(), *_]):
+                harmless.add(id(function))
+            case ast.Call(func=function, args=[ast.Name(id=name), *_]) if name in objects:
+                harmless.add(id(function))
+            case ast.Call(func=ast.Name(id="wraps") | ast.Attribute(attr="wraps"), args=[value]):
+                harmless.add(id(value))
+            case ast.Attribute(attr="__name__" | "__qualname__", value=value):
+                harmless.add(id(value))
+            case ast.Return(value=ast.Name() as value):
+                harmless.add(id(value))
+    names = (node for node in ast.walk(decorator) if isinstance(node, ast.Name))
+    return all(id(node) in harmless for node in names if node.id in decorated)
 
 
 def _inside(function: ast.FunctionDef, name: str) -> Iterator[ast.AST]:

@@ -55,8 +55,13 @@ def root(node: ast.AST) -> str:
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default value is a mutable object that all calls share."""
-    return {name for name, default in defaults(scope.args) if is_data(default)}
+    """Return the parameters that refer to an object that all calls share.
+
+    These are parameters with a mutable default value, and a class method's first parameter.
+    """
+    shared = {name for name, default in defaults(scope.args) if is_data(default)}
+    plain = (*scope.args.posonlyargs, *scope.args.args)
+    return shared | {each.arg for each in plain[:1] if is_class_method(scope)}
 
 
 def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
@@ -67,6 +72,18 @@ def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
     yield from ((name.arg, default) for name, default in pairs if default is not None)
+
+
+def is_class_method(scope: Scope) -> bool:
+    """Return whether a method gets a class as its first argument, whatever its name is."""
+    return not isinstance(scope, ast.Lambda) and (
+        scope.name in ("__new__", "__init_subclass__", "__class_getitem__")
+        or any(_is_named(each, "classmethod") for each in scope.decorator_list)
+    )
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

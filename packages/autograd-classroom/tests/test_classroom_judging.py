@@ -125,8 +125,8 @@ def test_what_failed_around_an_answer_is_remarked_on(box: Sandbox) -> None:
 
     assert (
         "was graded without the code around it, which fails: the cell raises ModuleNotFoundError: "
-        "No module named 'absent' (line 1: `from absent import progress`). Only the packages of "
-        "the course are installed here"
+        "No module named 'absent' (line 1: `from absent import progress`). The grader has only the "
+        "packages of the course"
     ) in verdict.remarks
 
 

@@ -57,6 +57,6 @@ def _run(source: str, filename: str, defined: dict[str, Any], flags: int) -> int
     except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {first_line(error)}{line_in(error, filename)}"
         absent = isinstance(error, ModuleNotFoundError)
-        lacks = " Only the packages of the course are installed here." if absent else ""
+        lacks = " The grader has only the packages of the course." if absent else ""
         raise CellError(f"the cell raises {told}.{lacks}") from None
     return int(code.co_flags & _FUTURE)
