@@ -28,6 +28,9 @@ FORBIDDEN = {
     "it gives several objects the name op": (
         "import math as op\nimport operator\ndef use(op=1): pass\nop = operator"
     ),
+    "it changes TABLE, which outlives the call": (
+        "import torch\nTABLE = {}\ndef f(x): TABLE[0] = torch.zeros(3) + x"
+    ),
     "it changes self, which outlives the call": (
         "class K:\n    @classmethod\n    def keep(self, x): self.kept = x\nK().keep(1)"
     ),
@@ -251,6 +254,15 @@ REMARKED = {
     "sets self.kept (line 6)": (
         "class K:\n    def go(self, x=1):\n        'With one argument, K.go gets another self.'\n"
         "        if x is None:\n            return\n        self.kept = x\nK.go(Other)"
+    ),
+    "keeps a table of constants from call to call in MASKS (line 5)": (
+        "import torch\nMASKS = {}\ndef mask(n):\n    if n not in MASKS:\n"
+        "        MASKS[n] = -torch.ones(n, n).tril(diagonal=1)[None]\n    return MASKS[n]"
+    ),
+    "keeps a table of constants from call to call in F (line 6)": (
+        "import torch\nclass F:\n    steps = {}\n    def forward(ctx, x):\n"
+        "        n = torch.arange(len(x))\n"
+        "        F.steps.setdefault(len(x), n[:, None] - n)"
     ),
     "calls layer.backward: it may be the method of a tensor (line 6)": (
         "import torch\nclass Double:\n    def backward(self, g): return 2 * g\n"

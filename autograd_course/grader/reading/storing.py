@@ -143,9 +143,19 @@ class _Stored:
                     if self._lasts(value, local, lasting) and root(value):
                         lasting |= {name}
         harmless = set(map(id, self._records(nodes)))
+        of_constants = set(map(id, self._tables(nodes)))
         for node in nodes:
-            if id(node) not in harmless:
-                yield from self._stores(node, local, lasting)
+            if id(node) in harmless:
+                continue
+            for where, what, is_forbidden in self._stores(node, local, lasting):
+                if id(node) in of_constants:
+                    yield (
+                        where,
+                        f"keeps a table of constants from call to call in {_held(node)}",
+                        False,
+                    )
+                else:
+                    yield where, what, is_forbidden
             if isinstance(node, Scope):
                 yield from self.within(node, local, lasting)
 
@@ -159,6 +169,43 @@ class _Stored:
                 case ast.Call(func=ast.Attribute(attr="append"), args=[value], keywords=[]):
                     if self._describes(value):
                         yield node
+
+    def _tables(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+        """Yield changes of a container that add only tensors of constants to it."""
+        for node in nodes:
+            match node:
+                case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                    if self._is_table(value):
+                        yield target
+                case ast.Call(func=ast.Attribute(attr="setdefault"), args=[_, value]):
+                    if self._is_table(value):
+                        yield node
+
+    def _is_table(self, node: ast.expr, depth: int = 8) -> bool:
+        """Return whether an expression surely computes a tensor from sizes, as ``eye(n)`` does."""
+        if depth == 0:
+            return False
+        every = partial(self._is_table, depth=depth - 1)
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Name():
+                return self.names.is_always(node, every)
+            case ast.UnaryOp(operand=part) | ast.Subscript(value=part):
+                return every(part)
+            case ast.BinOp(left=left, right=right):
+                return every(left) and every(right)
+            case ast.Compare(left=left, comparators=others):
+                return all(map(every, (left, *others)))
+            case ast.Call(func=function, args=arguments):
+                path = self.names.path(function)
+                if path.rpartition(".")[2] in tables.OF_SIZES:
+                    return path.startswith(("torch.", "numpy."))
+                if path.startswith(("torch.", "numpy.")):
+                    return all(map(every, arguments))
+                owner = function.value if isinstance(function, ast.Attribute) else None
+                return owner is not None and all(map(every, (owner, *arguments)))
+        return False
 
     def _describes(self, node: ast.expr, depth: int = 5) -> bool:
         """Return whether an expression surely computes a time, a shape or a text."""
@@ -236,6 +283,10 @@ class _Stored:
         return (
             first not in local and first in self.names.data | self.names.defined | self.names.bound
         )
+
+
+def _held(node: ast.AST) -> str:
+    return root(node.func) if isinstance(node, ast.Call) else root(node)
 
 
 def _called(node: ast.AST) -> str:

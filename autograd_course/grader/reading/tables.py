@@ -231,6 +231,12 @@ MUTATING = {
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",
     "setdefault", "update",
 }  # fmt: skip
+# These functions create tensors and arrays from sizes and limits.
+OF_SIZES = {
+    "arange", "bartlett_window", "blackman_window", "empty", "eye", "fftfreq", "hamming_window",
+    "hann_window", "identity", "linspace", "logspace", "ones", "tri", "tril_indices",
+    "triu_indices", "zeros",
+}  # fmt: skip
 CACHES = ("functools.cache", "functools.lru_cache", "functools.cached_property")
 CONTAINERS = {
     "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
