@@ -374,7 +374,7 @@ def describe(reason: Reason) -> str:  # one case for each reason
         case WrongCount(typed, asked):
             return f"hand in {asked} numbers, one for each question. These are {typed}."
         case Mispredicted(place, typed, because):
-            other = f"number {place} of your list: the run does not give {number(typed)}."
+            other = f"number {place} of your list: the run does not give {number(typed, 15)}."
             return f"{other} {because}".rstrip()
         case NoSuchChoice(typed, line, experiment):
             choices = f"a line from 1 to {line} and an experiment from a to {experiment}"

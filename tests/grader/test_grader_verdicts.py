@@ -128,6 +128,7 @@ SENTENCES: list[tuple[Reason, str]] = [
         Mispredicted(2, 3.0, "There is one node."),
         "number 2 of your list: the run does not give 3. There is one node.",
     ),
+    (Mispredicted(1, 200_000.0), "number 1 of your list: the run does not give 200000."),
     (Mispredicted(1, 0.25), "number 1 of your list: the run does not give 0.25."),
     (
         ExperimentIsBlind("1", "b", "Both return 2."),
