@@ -70,7 +70,7 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
     for problem in known[:_NAMED]:
         yield f"{problem.source}: {problem.message}"
     if len(known) > _NAMED:
-        yield f"… and {len(known) - _NAMED} more remarks on files: results.json has them all."
+        yield f"… and {len(known) - _NAMED} more: results.json has all remarks on files."
 
 
 def say(text: str = "") -> None:
