@@ -490,6 +490,7 @@ ALLOWED = {
     "another Function": "def f(ctx, g): return Other.backward(ctx, g)",
     "a local variable named like a built-in": "def f(x):\n    vars = x.var()\n    return vars",
     "a function named like a built-in": "def compile(x): return x\ncompile(1)",
+    "an array of a tensor": "def f(x): return x.numpy().astype('f8')",
     "a pattern": "match 1:\n    case int(x) | float(x): pass",
     "fields": "class Case:\n    want: int\ndef f(case): return case.want",
     "slots": "class Shape:\n    __slots__ = ('n',)",

@@ -274,6 +274,8 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     for path in {*found.imports.values()} & OPEN_MODULES:
         loaded(path)  # its classes tell which attributes are ordinary
     tops = {path.partition(".")[0] for path in found.imports.values()}
+    if "scipy" in tops or any(isinstance(it, ast.Attribute) and it.attr == "numpy" for it in every):
+        tops.add("numpy")  # its arrays need no import
     found.modules = {path for path in OPEN_MODULES if path.partition(".")[0] in tops}
     known = [each for each in plain if id(each) in top]
     for _ in known[:_GENERATIONS]:
