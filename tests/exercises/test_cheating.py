@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import logging
 import math
 import random
 import re
@@ -15,7 +16,7 @@ from datetime import datetime, time, tzinfo
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -33,6 +34,7 @@ from torch.nn.functional import one_hot
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.checks import no_copy_on_ctx, no_tensor_on_ctx
 from autograd_course.grader.checks.conduct import copy_on_ctx
+from autograd_course.grader.checks.lasting import nothing_outlives_the_call
 from autograd_course.grader.pipeline import judge
 
 Call = Callable[..., Any]
@@ -525,8 +527,9 @@ HIDDEN: dict[str, Call] = {
 
 @pytest.mark.parametrize("place", HIDDEN)
 def test_a_ctx_hides_no_numbers(place: str) -> None:
-    told = no_copy_on_ctx(keeping(HIDDEN[place]), (x := torch.randn(2, 8, dtype=torch.float64),))
-    told = told or no_tensor_on_ctx(keeping(HIDDEN[place]), (x,))
+    x = torch.randn(2, 8, dtype=torch.float64)
+    told = no_tensor_on_ctx(keeping(HIDDEN[place]), (x,))
+    told = told or no_copy_on_ctx(keeping(HIDDEN[place]), (x,))
 
     assert told is not None
     assert "`ctx.kept`" in told.message or "attributes of `ctx`" in told.message
@@ -554,6 +557,69 @@ def test_a_ctx_hides_no_tensor_in_its_own_attributes(kept: Call) -> None:
 
     assert told is not None
     assert "holds a tensor" in told.message
+
+
+SMALL, LARGE = (3, 5), (40, 10)
+ELSEWHERE: dict[str, tuple[tuple[int, ...], Callable[[int, Tensor], Any]]] = {
+    "an attribute of a logger": (
+        SMALL,
+        lambda call, x: setattr(logging.getLogger(f"call {call}"), "data", x),
+    ),
+    "one attribute for all calls": (
+        SMALL,
+        lambda _, x: setattr(logging.getLogger("all calls"), "data", x),
+    ),
+    "a level of logging": (SMALL, logging.addLevelName),
+    "the name of a level": (
+        LARGE,
+        lambda call, x: logging.addLevelName(call, str(x.tolist())),
+    ),
+    "bytes": (LARGE, lambda call, x: logging.addLevelName(call, x.numpy().tobytes())),
+}
+SHARED: list[Any] = []
+HARMLESS: dict[str, Callable[[int, Tensor], Any]] = {
+    "nothing": lambda _, x: None,
+    "a table of constants": lambda _, x: table_of(len(x)),
+    "the shapes of all calls": lambda _, x: SHARED.append((x.shape, x.dtype)),
+    "a seed": lambda _, x: torch.manual_seed(3),
+    "tensors in a cycle": lambda _, x: (loop := [x]).append(loop),  # type: ignore[arg-type]
+}
+
+
+@cache
+def table_of(n: int) -> Tensor:
+    return torch.ones(n, n).tril()
+
+
+def with_effect(effect: Callable[[int, Tensor], Any]) -> Any:
+    calls = itertools.count(10**6)
+
+    class WithEffect(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            effect(next(calls), x.detach())
+            ctx.save_for_backward(x)
+            return 2 * x
+
+    return WithEffect
+
+
+@pytest.mark.parametrize("place", ELSEWHERE)
+def test_nothing_is_kept_outside_of_ctx(place: str) -> None:
+    shape, keep = ELSEWHERE[place]
+
+    told = nothing_outlives_the_call(with_effect(keep), (torch.randn(shape),))
+
+    assert told is not None
+    assert "Something other than `ctx` holds it" in told.message
+
+
+@pytest.mark.parametrize("shape", [SMALL, LARGE], ids=str)
+@pytest.mark.parametrize("what", HARMLESS)
+def test_a_call_may_leave_behind_what_holds_no_data(what: str, shape: tuple[int, ...]) -> None:
+    function = with_effect(HARMLESS[what])
+
+    assert nothing_outlives_the_call(function, (torch.randn(shape),)) is None
 
 
 def test_numbers_in_several_attributes_count_together() -> None:

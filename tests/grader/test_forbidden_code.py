@@ -762,6 +762,19 @@ def test_a_built_in_of_another_library_does_not_replace_the_learner_s_code(
     assert (told in found) if said else not found
 
 
+@pytest.mark.parametrize("line", [
+    "rows = x.tolist()", "rows = x.numpy()", "rows = array('d', x)", "rows = np.zeros(3)",
+])  # fmt: skip
+def test_memory_that_no_check_measures_is_remarked_on_where_it_counts(line: str) -> None:
+    source = f"import numpy as np\nfrom array import array\ndef f(x):\n    {line}"
+
+    measured, other = read([source], CATALOGUE["chunked-row-losses"]), read([source], SQUARE)
+
+    assert [use.line for use in measured.remarks] == [4]
+    assert "whose memory the grader does not measure" in measured.remarks[0].what
+    assert other.remarks == ()
+
+
 def test_an_operator_is_allowed_where_the_exercise_may_ask_for_one() -> None:
     source = (
         "import torch\nTensors = tuple[torch.Tensor, torch.Tensor]\n"

@@ -31,6 +31,7 @@ from autograd_course.grader.checks.holding import (
     Held,
     count_numbers,
 )
+from autograd_course.grader.checks.lasting import nothing_outlives_the_call
 from autograd_course.grader.checks.operators import seen_inside
 from autograd_course.grader.exercise import Check, forbid
 
@@ -72,9 +73,9 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``ctx`` does not hold a list, an array or bytes in place of a saved tensor."""
+    """Require that nothing is kept in place of a saved tensor, such as a list or bytes."""
     _, outputs = applied(function, inputs)
-    return copy_on_ctx(node(outputs), inputs)
+    return copy_on_ctx(node(outputs), inputs) or nothing_outlives_the_call(function, inputs)
 
 
 def copy_on_ctx(ctx: Any, inputs: tuple[Any, ...] = (), at_most: int = A_FEW) -> Finding | None:
@@ -177,7 +178,7 @@ _AUTOGRAD = (
     (torch.autograd, "_engine_run_backward"),
     (torch.autograd.graph, "disable_saved_tensors_hooks"),
     (torch.autograd.graph.saved_tensors_hooks, "__enter__"),
-    (torch.autograd.forward_ad, "enter_dual_level"),
+    (torch._C, "_enter_dual_level"),
     (eager_transforms, "_jvp_increment_nesting"),
 )
 
@@ -325,4 +326,6 @@ def _library_calls() -> Iterator[list[str]]:
 
 
 # Nearly every Function in the course must pass these checks.
-CONDUCT: tuple[Check, ...] = (backward_is_a_formula, no_tensor_on_ctx)
+CONDUCT: tuple[Check, ...] = (
+    backward_is_a_formula, no_tensor_on_ctx, nothing_outlives_the_call,
+)  # fmt: skip

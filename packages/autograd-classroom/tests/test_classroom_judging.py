@@ -91,12 +91,44 @@ def test_an_answer_counts_although_later_code_in_its_cell_fails(box: Sandbox) ->
 
     verdict = judged(SQUARE, answer(f"{square()}\n{tries}"), box, SEED)
 
-    assert verdict.status == "passed"
+    assert (verdict.status, verdict.remarks) == ("passed", ())
+
+
+def test_a_wrong_answer_runs_with_the_code_around_it(box: Sandbox) -> None:
+    tries = "x = torch.ones(3, requires_grad=True)\nSquare.apply(x).backward()"
+
+    verdict = judged(SQUARE, answer(f"{WRONG_SQUARES['forgets the 2']}\n{tries}"), box, SEED)
+
+    assert verdict.finding is not None
+    assert verdict.finding.rule == "constant-factor"
     assert any(
         remark.startswith("the cell raises RuntimeError: grad can be implicitly created only")
         and remark.endswith(", after it has defined the answer")
         for remark in verdict.remarks
     ), verdict
+
+
+# Code that the answer does not seem to need, and how it gives the factor 2 to the answer
+GIVES = {
+    "an argument": "z = torch.ones(1, requires_grad=True)\nC = torch.zeros(1)\n"
+    "(z * z).backward()\ntorch.Tensor.copy_(C, z.grad)",
+    "a default": "z = torch.ones(1, requires_grad=True)\nC = torch.zeros(1)\n(z * z).backward()\n"
+    "def fill(c=C):\n    c.copy_(z.grad)\nfill()",
+}
+
+
+@pytest.mark.parametrize("what", GIVES)
+def test_code_around_an_answer_cannot_make_it_pass_without_a_remark(
+    what: str, box: Sandbox
+) -> None:
+    source = square(backward="(x,) = ctx.saved_tensors\nreturn C[0].to(x) * x * g")
+
+    verdict = judged(SQUARE, answer(f"{GIVES[what]}\n{source}"), box, SEED)
+
+    assert verdict.status == "passed"
+    assert verdict.remarks[-1] == (
+        "passes only if the code around it runs, too: see what this code gives to the answer"
+    )
 
 
 AROUND = {
@@ -120,9 +152,13 @@ def test_an_answer_counts_although_the_code_around_it_fails(
     assert verdict.status == "passed"
 
 
-def test_what_failed_around_an_answer_is_remarked_on(box: Sandbox) -> None:
-    verdict = judged(SQUARE, answer(f"from absent import progress\n{square()}"), box, SEED)
+def test_what_failed_around_a_wrong_answer_is_remarked_on(box: Sandbox) -> None:
+    wrong = WRONG_SQUARES["forgets the 2"]
 
+    verdict = judged(SQUARE, answer(f"from absent import progress\n{wrong}"), box, SEED)
+
+    assert verdict.finding is not None
+    assert verdict.finding.rule == "constant-factor"
     assert (
         "was graded without the code around it, which fails: the cell raises ModuleNotFoundError: "
         "No module named 'absent' (line 1: `from absent import progress`). The grader has only the "

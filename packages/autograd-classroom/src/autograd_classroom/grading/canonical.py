@@ -19,6 +19,10 @@ from autograd_course.extraction import Answer
 _LONGEST = 20_000  # characters; a longer answer has no canonical form
 # PyTorch passes the arguments of these methods by position, so their names are free.
 _BY_POSITION = ("forward", "backward", "setup_context", "jvp", "vmap")
+# With these names, code may see a docstring, a name of a variable or the number of a line.
+_SHOWING = {
+    "__doc__", "__exit__", "exc_info", "inspect", "logging", "signature", "traceback", "warnings",
+}  # fmt: skip
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -71,13 +75,16 @@ class _Names(ast.NodeVisitor):
 
     def generic_visit(self, node: ast.AST) -> None:
         """Note the names in a node and in the nodes below it."""
+        self.are_read |= not _SHOWING.isdisjoint(_names_in(node))
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 (self.local if isinstance(self._scope, _Function) else self.fixed).add(name)
-            case ast.Attribute(attr="__doc__") | ast.Name(id="__doc__") | ast.keyword(arg=None):
+            case ast.keyword(arg=None) | ast.ExceptHandler(name=str()):
                 self.are_read = True
-            case ast.Constant(value=str() | bytes() as text):
-                self.strings.append(text if isinstance(text, str) else text.decode("latin-1"))
+            case ast.Constant(value=str() | bytes() as value):
+                text = value if isinstance(value, str) else value.decode("latin-1")
+                self.strings.append(text)
+                self.are_read |= "__" in text
             case _:
                 self.fixed.update(_other_names(node))
         if isinstance(node, _Function):
@@ -96,8 +103,11 @@ class _Names(ast.NodeVisitor):
 
 def _other_names(node: ast.AST) -> Iterator[str]:
     """Yield the names in a node that are not names of variables, arguments or attributes."""
-    if isinstance(node, ast.arg | ast.Name | ast.Attribute):
-        return
+    if not isinstance(node, ast.arg | ast.Name | ast.Attribute):
+        yield from _names_in(node)
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
     for _, value in ast.iter_fields(node):
         for name in value if isinstance(value, list) else [value]:
             if isinstance(name, str):

@@ -44,7 +44,7 @@ from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import RoutineOrder, argument_counts, routine_problem
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
-from autograd_course.grader.reading import keep_answer, read
+from autograd_course.grader.reading import Reading, keep_answer, read
 from autograd_course.grader.verdict import (
     CannotExamine,
     CodeRaised,
@@ -62,6 +62,7 @@ from autograd_course.submitted import KINDS, Kind, Submitted
 
 _LOOK = "keeps the grader from its work"
 _ALONE = "was graded without the code around it, which fails"
+_DEPENDS = "passes only if the code around it runs, too: see what this code gives to the answer"
 
 
 def judged(
@@ -75,30 +76,41 @@ def judged(
 
     The judge applies the same rules as ``grade``. A missing or invalid answer is wrong, and the
     verdict gives the reason. If our own code fails, the verdict is "grader failed". If the grader
-    fails twice on an answer but not on the reference, the verdict reports this. If the code around
-    an answer fails before the cells have defined the answer, the judge runs the answer without this
-    code. The ``remarks`` point out suspicious code for the instructor to review. If ``budget`` is
-    given, the judge also searches for an edit that repairs a wrong answer, and adds it to the
-    finding.
+    fails twice on an answer but not on the reference, the verdict reports this. The ``remarks``
+    point out suspicious code for the instructor to review. If ``budget`` is given, the judge also
+    searches for an edit that repairs a wrong answer, and adds it to the finding.
+
+    The answer first runs without the code around it. If it does not pass, it runs with this code.
     """
-    noticed = Noticed()
-    work = sandbox, secret, noticed, budget
     try:
         reading = read(answer.cells, exercise, answer.name)
-        run = answer.with_cells(reading.cells)
-        verdict = _tried(exercise, run, *work)
-        if verdict.status == "wrong" and not noticed.is_defined:
-            alone = run.with_cells(keep_answer(run.cells, run.name))
-            again = verdict if alone == run else _tried(exercise, alone, *work)
-            if noticed.is_defined:
-                reading = read(alone.cells, exercise, alone.name)
-                because = f"{_ALONE}: {verdict.message.removesuffix('.')}"
-                verdict = replace(again, remarks=(*again.remarks, because))
-        seen = (f"replaces {name} while it runs" for name in noticed.replaced)
-        verdict = reading.held_against(verdict)
-        return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
+        whole = answer.with_cells(reading.cells)
+        alone = answer.with_cells(keep_answer(whole.cells, whole.name))
+        work = sandbox, secret
+        if alone == whole:
+            return _held(
+                _tried(exercise, whole, *work, noticed := Noticed(), budget), reading, noticed
+            )
+        by_itself = _tried(exercise, alone, *work, noticed := Noticed())
+        own_reading = read(alone.cells, exercise, alone.name)
+        if by_itself.status == "passed":
+            return _held(by_itself, own_reading, noticed)
+        verdict = _tried(exercise, whole, *work, around := Noticed(), budget)
+        if verdict.status == "passed":
+            return _held(verdict, reading, around, _DEPENDS)
+        if verdict.status == "wrong" and noticed.is_defined and not around.is_defined:
+            because = f"{_ALONE}: {verdict.message.removesuffix('.')}"
+            return _held(by_itself, own_reading, noticed, because)
+        return _held(verdict, reading, around)
     except Exception as error:
         return Verdict(_ours(error))
+
+
+def _held(verdict: Verdict, reading: Reading, noticed: Noticed, *remarks: str) -> Verdict:
+    """Return the verdict on an answer with this source, and with all remarks."""
+    seen = (f"replaces {name} while it runs" for name in noticed.replaced)
+    told = reading.held_against(verdict)
+    return plain(replace(told, remarks=(*told.remarks, *seen, *remarks)))
 
 
 def _tried(
@@ -107,7 +119,7 @@ def _tried(
     sandbox: Sandbox,
     secret: int,
     noticed: Noticed,
-    budget: Budget | None,
+    budget: Budget | None = None,
 ) -> Verdict:
     work = sandbox, secret, noticed
     verdict = _verdict(exercise, answer, *work, budget)
