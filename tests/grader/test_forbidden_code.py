@@ -28,6 +28,15 @@ FORBIDDEN = {
     "it gives several objects the name op": (
         "import math as op\nimport operator\ndef use(op=1): pass\nop = operator"
     ),
+    "it changes KEPT, which outlives the call": (
+        "KEPT = {}\ndef forward(ctx, x): KEPT.setdefault(0, x).append(1)"
+    ),
+    "it changes Box, which outlives the call": (
+        "class Box:\n    def read(self): return self\ndef forward(ctx, x): Box.x = x"
+    ),
+    "it changes box, which outlives the call": (
+        "class Box:\n    def read(self): return self\nbox = Box()\ndef forward(ctx, x): box.x = x"
+    ),
     "it changes TABLE, which outlives the call": (
         "import torch\nTABLE = {}\ndef f(x): TABLE[0] = torch.zeros(3) + x"
     ),
@@ -353,13 +362,6 @@ REMARKED = {
     "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
     "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
     "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
-    "uses seen, which is made once for all calls (line 2)": (
-        "seen = []\ndef f(x): seen.append(tuple(x.shape))"
-    ),
-    "uses times, which is made once for all calls (line 5)": (
-        "import time\ntimes = {}\ndef f(x):\n    begun = time.perf_counter()\n"
-        "    times['f'] = time.perf_counter() - begun"
-    ),
     "sets x.kept (line 1)": "def f(x): x.kept = 1",
     "keeps results from call to call (line 2)": "import functools\n@functools.cache\ndef f(): pass",
 }
@@ -416,6 +418,31 @@ ALLOWED = {
         "    def forward(ctx, x):\n        both(ctx, x)\n        return x\n"
         "    setup_context = staticmethod(both)\nclass G(F):\n"
         "    def forward(context, x): return F.forward(context, x)"
+    ),
+    "a log": (
+        "import time\nfrom collections import Counter\nLOG, TIMES, SEEN = [], {'f': 0.0}, set()\n"
+        "COUNTS = Counter()\ndef forward(ctx, x):\n    start = time.time()\n"
+        "    COUNTS.update(['forward'])\n    SEEN.add(tuple(x.shape))\n"
+        "    LOG.append([x.size(), x.dim(), x.device])\n    LOG.append(f'{x.shape} {x.dtype}')\n"
+        "    TIMES['f'] += time.time() - start\n"
+        "    TIMES.setdefault('all', []).append(time.time() - start)"
+    ),
+    "objects that do not change": (
+        "import torch\nfrom dataclasses import dataclass\nfrom types import SimpleNamespace\n"
+        "@dataclass(frozen=True)\nclass Rule:\n    power: int\nRULE = Rule(2)\n"
+        "OPS = SimpleNamespace(square=torch.square, double=lambda s: 2 * s)\n"
+        "TABLE = {'square': torch.square}\nclass Twice:\n    def __call__(self, x): return 2 * x\n"
+        "twice = Twice()\ndef forward(ctx, x):\n"
+        "    return OPS.square(x) * RULE.power, twice(x), TABLE['square'](x)"
+    ),
+    "a flag on a function": "def f(x): return x\nf.traced = True",
+    "an optional module": (
+        "try:\n    import matplotlib.pyplot as plt\nexcept ImportError:\n    plt = None\n"
+        "if plt is not None: pass"
+    ),
+    "a function by its name": "import torch\ndef f(x): return getattr(torch, 'mul')(x, x)",
+    "the name of an argument": (
+        "import inspect\ndef f(g): return [*inspect.signature(g).parameters][0]"
     ),
     "layers": (
         "class Layer:\n    def forward(self, x):\n        self.x = x\n        return 2 * x\n"

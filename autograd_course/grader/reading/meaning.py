@@ -72,6 +72,8 @@ class Meaning:
     passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
     numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
+    stateless: set[str] = field(default_factory=set)  # those whose objects never change
+    plain_functions: set[str] = field(default_factory=set)  # top-level ones without decorators
     bases: set[str] = field(default_factory=set)  # the names in the bases of classes
     plain_bases: bool = True  # whether no class inherits from a library what differentiates
     functions: set[str] = field(default_factory=set)  # those that derive from Function
@@ -176,8 +178,38 @@ class Meaning:
         return 0 < self.stored[name] == numbers + self.counted[name]
 
     def is_constant(self, name: str) -> bool:
-        """Return whether a name surely refers to a container of numbers, strings and lambdas."""
-        return self.is_always(ast.Name(name), _is_constant)
+        """Return whether a name surely refers to a container of numbers, strings and functions."""
+        return self.is_always(ast.Name(name), self._is_constant)
+
+    def is_stateless(self, name: str) -> bool:
+        """Return whether a name surely refers to an object that never changes."""
+        return self.is_always(ast.Name(name), self._makes_stateless)
+
+    def _is_constant(self, value: ast.expr) -> bool:
+        every = self._is_constant
+        match value:
+            case ast.Constant() | ast.Lambda():
+                return True
+            case ast.Attribute():
+                return self.path(value) != ""
+            case ast.UnaryOp(operand=inner):
+                return every(inner)
+            case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                return all(map(every, parts))
+            case ast.Dict(keys=[_, *_] as keys, values=values):
+                return all(key is not None and every(key) for key in keys) and all(
+                    map(every, values)
+                )
+        return self._makes_stateless(value)
+
+    def _makes_stateless(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Call(func=function, args=arguments, keywords=keywords):
+                own = isinstance(function, ast.Name) and function.id in self.stateless
+                if own or self.path(function) == "types.SimpleNamespace":
+                    given = (*arguments, *(keyword.value for keyword in keywords))
+                    return all(map(self._is_constant, given))
+        return False
 
     def is_type(self, node: ast.Name) -> bool:
         """Return whether a name surely refers to a type, and not to a string that describes one."""
@@ -250,6 +282,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     top = {id(each) for tree in trees for each in tree.body}
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
     found.classes = {each.name for each in plain}
+    found.stateless = {each.name for each in plain if _is_stateless(each)}
     found.plain_bases = all(found.is_plain_base(base) for each in classes for base in each.bases)
     found.methods = {each.name: bound_in(each.body) for each in plain}
     for tree in trees:
@@ -265,7 +298,11 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         found.note(name, value)
         found.passed.setdefault(name, []).append(value)
     changed = found.data & _may_change(trees, found)
-    found.data = {name for name in found.data if name in changed or not found.is_constant(name)}
+    found.data = {
+        name
+        for name in found.data
+        if not (found.is_stateless(name) or (name not in changed and found.is_constant(name)))
+    }
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
             for name, path in [*_aliases(tree, found)]:
@@ -336,6 +373,8 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.stored[name] += 1
         case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
             found.own_attributes.add(name)  # such as an operator with the same name
+            if not node.decorator_list:
+                found.plain_functions.add(name)
             sets = any(_sets(part, args.args[:1]) for part in ast.walk(node))
             if sets and id(node) not in found.in_class:
                 found.setters.add(name)
@@ -379,6 +418,25 @@ def _is_plain(node: ast.ClassDef) -> bool:
     return not node.keywords and decorators <= {"dataclass", "dataclasses.dataclass"}
 
 
+def _is_stateless(node: ast.ClassDef) -> bool:
+    """Return whether the objects of a class never change, as those of a frozen dataclass."""
+    if any(map(is_data, (value for part in node.body for _, value in assigned(part)))):
+        return False
+    if node.decorator_list:
+        return any(
+            keyword.arg == "frozen" and getattr(keyword.value, "value", False) is True
+            for each in node.decorator_list
+            if isinstance(each, ast.Call)
+            for keyword in each.keywords
+        )
+    stores = (ast.Store, ast.Del)
+    return not node.bases and not any(
+        (isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, stores))
+        or (isinstance(part, ast.Name) and part.id in ("setattr", "delattr"))
+        for part in ast.walk(node)
+    )
+
+
 def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float | None:
     """Return the value of arithmetic with numbers and ``known`` names, or ``None``."""
     if depth == 0:
@@ -408,21 +466,6 @@ def _sets(node: ast.AST, first: Sequence[ast.arg]) -> bool:
             return root(node) in owners
         case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.Name(id=name), *_]):
             return name in owners
-    return False
-
-
-def _is_constant(value: ast.expr) -> bool:
-    match value:
-        case ast.Constant() | ast.Lambda():
-            return True
-        case ast.UnaryOp(operand=inner):
-            return _is_constant(inner)
-        case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-            return all(map(_is_constant, parts))
-        case ast.Dict(keys=[_, *_] as keys, values=values):
-            return all(key is not None and _is_constant(key) for key in keys) and all(
-                map(_is_constant, values)
-            )
     return False
 
 

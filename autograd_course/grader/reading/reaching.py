@@ -334,8 +334,10 @@ def _pattern(node: ast.MatchClass, names: Meaning) -> Iterator[_SAYS]:
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
     """Yield functions that access attributes by name, and modules, if other code gets them."""
     called = node.func if isinstance(node, ast.Call) else None
+    if called is not None and names.path(node):
+        return  # as getattr(torch, "mul"), which is torch.mul
     for child in ast.iter_child_nodes(node):
-        if child is called:
+        if child is called or id(child) in names.inspected:
             continue
         name = child.id if isinstance(child, ast.Name) else ""
         path = names.path(child) if isinstance(child, ast.expr) else ""
@@ -356,6 +358,8 @@ def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
 def renames(node: ast.AST, value: ast.AST) -> bool:
     """Return whether a statement only gives a value another name, such as ``F = nn.functional``."""
     match node:
+        case ast.Assign(targets=[ast.Name()], value=ast.Constant(value=None)):
+            return True  # the name of a module that is absent
         case ast.Assign(targets=[ast.Name()]) | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr():
             return node.value is value
         case ast.Expr() | ast.Name() | ast.Delete():
@@ -440,6 +444,11 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     known = isinstance(owner, ast.Name) and (
         id(owner) in names.receivers
         or (is_direct and owner.id in names.classes and owner.id not in names.stored)
+        or (
+            is_direct
+            and owner.id in (names.plain_functions & names.defined) - names.stored.keys()
+            and attribute[:1] != "_"
+        )
     )
     if known or names.path(owner):
         return

@@ -236,6 +236,9 @@ def _uses(every: Sequence[ast.AST]) -> _Uses:
                         found.harmless.update(map(id, ast.walk(part.value)))
             case ast.Assign(targets=[ast.Attribute(attr=name)], value=value) if name in _METHODS:
                 found.harmless.update(map(id, ast.walk(value)))
+            case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(values=values)]):
+                harmless = (part for value in values for part in ast.walk(value))
+                found.harmless.update(map(id, harmless))
             case ast.Call(func=ast.Attribute(attr="register_autograd"), args=arguments):
                 found.harmless.update(map(id, arguments))
             case ast.keyword(arg="setup_context", value=value):

@@ -163,12 +163,33 @@ class _Stored:
         """Yield changes of a container that add only times, shapes or texts to it."""
         for node in nodes:
             match node:
-                case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                case (
+                    ast.Assign(targets=[ast.Subscript() as target], value=value)
+                    | ast.AugAssign(target=ast.Subscript() as target, value=value)
+                ):
                     if self._describes(value):
-                        yield target
-                case ast.Call(func=ast.Attribute(attr="append"), args=[value], keywords=[]):
+                        yield from self._container(target)
+                case ast.Call(
+                    func=ast.Attribute(value=owner, attr="append" | "add" | "extend" | "update"),
+                    args=[value],
+                    keywords=[],
+                ):
                     if self._describes(value):
                         yield node
+                        yield from self._container(owner)
+
+    def _container(self, node: ast.expr) -> Iterator[ast.AST]:
+        """Yield the parts of an expression such as ``times``, or ``times.setdefault(name, [])``."""
+        while isinstance(node, ast.Attribute | ast.Subscript | ast.Name):
+            yield node
+            if isinstance(node, ast.Name):
+                return
+            node = node.value
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr="setdefault"), args=[_, value]):
+                if self._describes(value):
+                    yield node
+                    yield from self._container(owner)
 
     def _tables(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         """Yield changes of a container that add only tensors of constants to it."""
@@ -215,14 +236,20 @@ class _Stored:
                 return True
             case ast.Name() if depth > 0:
                 return self.names.is_always(node, every)
-            case ast.Attribute(attr="shape" | "dtype" | "ndim" | "__name__" as name):
-                return name not in self.names.own_attributes
+            case ast.Attribute(attr=name):
+                return name in tables.DESCRIPTIONS and name not in self.names.own_attributes
+            case ast.JoinedStr(values=parts):
+                return all(map(every, parts))
+            case ast.FormattedValue(value=value):
+                return every(value)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 return all(map(every, parts))
             case ast.BinOp(left=left, right=right):
                 return every(left) and every(right)
             case ast.Call(func=ast.Name(id="tuple" | "list") as function, args=[part]):
                 return self.names.is_builtin(function) and every(part)
+            case ast.Call(func=ast.Attribute(attr=name), args=[]) if name in tables.DESCRIPTIONS:
+                return name not in self.names.own_attributes
             case ast.Call(func=function):
                 return self.names.path(function).startswith("time.")
         return False

@@ -60,7 +60,7 @@ GIVEN = {
     "matplotlib.pyplot.rcParams", "matplotlib.rcParams",
 }  # fmt: skip
 # Modules that an answer may import if it uses only the listed parts.
-PARTLY_GIVEN = {"sys", "gc", "types"}
+PARTLY_GIVEN = {"sys", "gc", "types", "inspect"}
 # The namespace of the operators that learners register
 OWN_OPERATORS = "torch.ops.exercises"
 REMARKABLE: Mapping[str, str] = {
@@ -230,6 +230,11 @@ MUTATING = {
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",
     "setdefault", "update",
+}  # fmt: skip
+# These attributes and methods describe a tensor without its numbers.
+DESCRIPTIONS = {
+    "__name__", "device", "dim", "dtype", "element_size", "is_contiguous", "is_leaf", "itemsize",
+    "layout", "nbytes", "ndim", "numel", "requires_grad", "shape", "size", "stride",
 }  # fmt: skip
 # These functions create tensors and arrays from sizes and limits.
 OF_SIZES = {

@@ -33,6 +33,7 @@ _MORE = {
     "batch_size", "randomness", "register_autocast", "register_autograd", "register_fake",
     "register_kernel", "register_vmap", "__name__", "__doc__", "__version__", "setter", "getter",
     "deleter", "cache_clear", "cache_info", "most_common", "appendleft", "popleft", "rotate",
+    "code",
 }  # fmt: skip
 _OPERATORS = (
     "add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub",
