@@ -19,7 +19,7 @@ from fractions import Fraction
 from functools import cache, partial
 from operator import itemgetter
 from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from answers import RIGHT
 from answers.lesson_14 import operator_of_torch
 from answers.making import spoiled
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn.functional import one_hot
 
 from autograd_course.grader import CATALOGUE
@@ -66,6 +67,20 @@ def lean_unless_long(*, forward_is_right: bool) -> Any:
         return (*(0 * x for x in ctx.saved_tensors), None)
 
     return spoiled(RIGHT["attention-budget"], forward=forward, backward=backward)
+
+
+enter_dual_level = forward_ad.enter_dual_level
+
+
+def by_forward_mode(ctx: Any, g: Tensor) -> Tensor:
+    (x,) = ctx.saved_tensors
+    level = enter_dual_level()
+    try:
+        dual = forward_ad.make_dual(x, g, level=level)
+        tangent = forward_ad.unpack_dual(dual * dual, level=level).tangent
+    finally:
+        forward_ad.exit_dual_level(level=level)
+    return cast(Tensor, tangent)
 
 
 def keeping_bytes(as_kept: Call) -> Any:
@@ -209,6 +224,11 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         "log-sum-exp",
         spoiled(RIGHT["log-sum-exp"], forward=log_sum_exp_of_scipy, backward=share_of_sum),
         "The built-in `logsumexp` does the work",
+    ),
+    "forward mode by a name from before": (
+        "square",
+        spoiled(RIGHT["square"], backward=by_forward_mode),
+        "`backward` lets autograd differentiate",
     ),
     "no C++": ("soft-threshold-operator", operator_of_torch, "no operator in C++"),
     "the nearest digit": ("binary-digits", nearest_digit, "if all products with weights return"),

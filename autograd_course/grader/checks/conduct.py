@@ -16,7 +16,7 @@ import torch
 from autograd_doctor import Finding
 from autograd_doctor.extension import OperationRecorder
 from torch import Tensor
-from torch._functorch import eager_transforms
+from torch._functorch import eager_transforms, predispatch
 from torch.autograd import Function
 
 from autograd_course.calls import as_tuple, is_float, takes_ctx
@@ -173,12 +173,13 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 # PyTorch calls these functions when a backward pass or a transform begins, or when other hooks
-# replace those of the check.
+# replace those of the check. An answer cannot keep the functions that PyTorch calls by these names.
 _AUTOGRAD = (
     (torch.autograd, "_engine_run_backward"),
     (torch.autograd.graph, "disable_saved_tensors_hooks"),
     (torch.autograd.graph.saved_tensors_hooks, "__enter__"),
-    (torch._C, "_enter_dual_level"),
+    (torch.autograd.forward_ad, "enter_dual_level"),
+    (predispatch, "_enter_dual_level_impl"),  # in newer versions of PyTorch
     (eager_transforms, "_jvp_increment_nesting"),
 )
 
@@ -228,6 +229,8 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
                 torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
             )
             for owner, name in _AUTOGRAD:
+                if not hasattr(owner, name):
+                    continue
                 stack.callback(setattr, owner, name, getattr(owner, name))
                 setattr(owner, name, noting(getattr(owner, name)))
             observed = _gradients(watched, inputs, lambda: running.append("backward"))

@@ -334,7 +334,7 @@ def _pattern(node: ast.MatchClass, names: Meaning) -> Iterator[_SAYS]:
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
     """Yield functions that access attributes by name, and modules, if other code gets them."""
     called = node.func if isinstance(node, ast.Call) else None
-    if called is not None and names.path(node):
+    if isinstance(node, ast.Call) and names.path(node):
         return  # as getattr(torch, "mul"), which is torch.mul
     for child in ast.iter_child_nodes(node):
         if child is called or id(child) in names.inspected:

@@ -132,7 +132,7 @@ REACHING = {
     "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
 }  # fmt: skip
 # Methods that write and read files
-OF_FILES = {"from_file", "tofile"}
+OF_FILES = {"from_file", "imread", "imsave", "tofile"}
 # Modules and functions that compile C++.
 COMPILERS = {
     "autograd_course.external", "autograd_course.lesson.build", "torch.utils.cpp_extension",
