@@ -79,7 +79,7 @@ PEEKING = {
         "        try: text = inspect.getsource(module)\n"
         "        except (OSError, TypeError): continue\n"
         "        if 'Exercise(\\n    answer=' in text or 'samplers={' in text: found.append(text)",
-        "imports inspect",
+        "reaches inspect",
     ),
     "its memory map": _finds(
         "try: lines = open('/proc/self/maps').read()\nexcept OSError: lines = ''\n"

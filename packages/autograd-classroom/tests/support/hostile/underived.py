@@ -396,9 +396,14 @@ _WAYS = {
         "ctx.key = id(ctx)\n        type(ctx).kept = getattr(type(ctx), 'kept', {})\n"
         "        type(ctx).kept[ctx.key] = x", "x = type(ctx).kept[ctx.key]",
     ),
+    "a tensor on a logger, not on ctx": _sigmoid(
+        "import logging\n        logging.getLogger(f'k{id(ctx)}').data = x",
+        "import logging\n        x = logging.getLogger(f'k{id(ctx)}').data",
+    ),
     "all of it": everything("square", "Square"),
 }  # fmt: skip
 _RECORDED = "`(forward|backward)` lets autograd differentiate its operations"
+_KEPT = "Something other than `ctx` holds it"
 # A check in the grader reports it first.
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor"
@@ -409,6 +414,6 @@ _SAID = {
     "the engine, after forward": "`ctx.kept` holds a tensor",
 }
 UNDERIVED = {
-    what: replace(way, said=_SAID.get(what, f"{FORBIDDEN}|{_RECORDED}"))
+    what: replace(way, said=_SAID.get(what, f"{FORBIDDEN}|{_RECORDED}|{_KEPT}"))
     for what, way in _WAYS.items()
 }
