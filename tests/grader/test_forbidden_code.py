@@ -15,7 +15,7 @@ from submissions import IMPORTS, square
 
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.pipeline import judge
-from autograd_course.grader.reading import read, source_of
+from autograd_course.grader.reading import keep_answer, read, source_of
 from autograd_course.grader.verdict import Passed, Verdict, WrongBecause
 
 SQUARE = CATALOGUE["square"]
@@ -770,6 +770,38 @@ def test_code_that_the_answer_needs_is_not_left_out() -> None:
 
     assert (found.skipped, found.cells) == ((), (IMPORTS, cell))
     assert [use.line for use in found.forbidden] == [1, 2]
+
+
+_OPERATOR = "def double(x): return 2 * x\n"
+NEEDED = {
+    "a change": "T = [1]\nT.append(2)\ndef f(x): return T",
+    "methods of a custom operator": (
+        f"@torch.library.custom_op('my::double', mutates_args=())\n{_OPERATOR}"
+        "@double.register_fake\ndef _(x): return x\n"
+        "double.register_autograd(lambda ctx, g: 2 * g)\ndef f(x): return double(x)"
+    ),
+    "an operator by its name": (
+        f"@torch.library.custom_op('my::double', mutates_args=())\n{_OPERATOR}"
+        "torch.library.register_fake('my::double', lambda x: x)\n"
+        "def f(x): return torch.ops.my.double(x)"
+    ),
+    "an operator of a library": (
+        "torch.library.define('my::double', '(Tensor x) -> Tensor')\n"
+        f"@torch.library.impl('my::double', 'cpu')\n{_OPERATOR}"
+        "def f(x): return torch.ops.my.double.default(x)"
+    ),
+}
+
+
+@pytest.mark.parametrize("source", NEEDED.values(), ids=NEEDED)
+def test_an_answer_keeps_what_it_needs(source: str) -> None:
+    assert keep_answer([source], "f") == (source,)
+
+
+def test_an_answer_keeps_nothing_else() -> None:
+    source = "print(1)\ndef f(x): return x\nassert f(1) == 1\nt = f(2)"
+
+    assert keep_answer([source], "f") == ("()\ndef f(x): return x\n()\n()",)
 
 
 @pytest.mark.parametrize(

@@ -41,14 +41,17 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
         meant = (other_names[changed] for changed in changes if changed in other_names)
         for changed in each.binds.union(changes, *meant):
             changing[changed].append(each)
+        for operator in _operators(each.node):
+            changing[operator].append(each)
     counted: set[int] = set()
     waiting, seen = [name], {name}
     while waiting:
         for each in changing[waiting.pop()]:
             if id(each) not in counted:
                 counted.add(id(each))
-                waiting += each.needs - seen
-                seen |= each.needs
+                needs = each.needs.union(_operators(each.node))
+                waiting += needs - seen
+                seen |= needs
     return [each for each in statements if id(each) in counted]
 
 
@@ -168,6 +171,19 @@ def _handed_on(node: ast.AST) -> Iterator[str]:
             yield part.id
 
 
+def _operators(node: ast.AST) -> Iterator[str]:
+    """Yield the operators that a statement mentions, such as ``"exercises::f"``."""
+    for part in ast.walk(node):
+        match part:
+            case ast.Constant(value=str(text)) if re.fullmatch(r"\w+::\w+(\.\w+)?", text):
+                yield text.partition(".")[0]
+            case ast.Attribute(
+                attr=name,
+                value=ast.Attribute(attr=home, value=ast.Attribute(attr="ops")),
+            ):
+                yield f"{home}::{name}"
+
+
 def _changed(node: ast.AST) -> Iterator[str]:
     """Yield the names of objects that a statement, or a function in it, may bind or change."""
     for part in ast.walk(node):
@@ -181,5 +197,7 @@ def _changed(node: ast.AST) -> Iterator[str]:
                 yield root(part)
             case ast.Call(func=ast.Attribute(attr=name) as method) if name in tables.MUTATING:
                 yield root(method)
+            case ast.Attribute(attr=name) if name.startswith("register_"):
+                yield root(part)  # the methods of a custom operator
             case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[ast.Name(id=name), *_]):
                 yield name

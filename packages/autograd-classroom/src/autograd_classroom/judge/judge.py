@@ -97,7 +97,8 @@ def judged(
             return _held(by_itself, own_reading, noticed)
         verdict = _tried(exercise, whole, *work, around := Noticed(), budget)
         if verdict.status == "passed":
-            return _held(verdict, reading, around, _DEPENDS)
+            computes = isinstance(exercise, FunctionExercise | RoutineExercise)
+            return _held(verdict, reading, around, *([_DEPENDS] if computes else []))
         if verdict.status == "wrong" and noticed.is_defined and not around.is_defined:
             because = f"{_ALONE}: {verdict.message.removesuffix('.')}"
             return _held(by_itself, own_reading, noticed, because)
