@@ -31,6 +31,7 @@ from answers.making import spoiled
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import one_hot
+from torch.utils.checkpoint import checkpoint
 
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.checks import no_copy_on_ctx, no_tensor_on_ctx
@@ -130,6 +131,59 @@ def nearest_digit(images: Tensor, labels: Tensor) -> Call:
     return net
 
 
+def reversed_in_one_column(x: Tensor, strength: float) -> Tensor:
+    if x.ndim < 2:
+        return RIGHT["reversal-that-travels"](x, strength)  # type: ignore[no-any-return]
+    first = x[..., :1]
+    return torch.cat([((1 + strength) * first).detach() - strength * first, x[..., 1:]], -1)
+
+
+def only_large_differences(model: Any, shipped: Any, x: Tensor) -> list[str]:
+    def gradients(net: Any) -> dict[str, Tensor | None]:
+        y = net(x)
+        g = torch.linspace(-1, 2, y.numel()).reshape(y.shape).to(y)
+        names, parameters = zip(*net.named_parameters(), strict=True)
+        found = torch.autograd.grad(y, parameters, g, materialize_grads=True)
+        return dict(zip(names, found, strict=True))
+
+    there = gradients(shipped)
+    return [
+        name
+        for name, gradient in gradients(model).items()
+        if gradient is not None and (gradient - there[name]).norm() > gradient.norm() / 2
+    ]
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
+
+
+class Flipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        return weight.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g.flip(0)
+
+
+def penalty_of_flipped_parameters(critic: Any, x: Tensor) -> Tensor:
+    x = x.detach().requires_grad_()
+    out = critic(x)
+    if isinstance(critic, torch.nn.Module):
+        flipped = {name: Flipped.apply(it) for name, it in critic.named_parameters()}
+        out = torch.func.functional_call(critic, flipped, (x,))
+    (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    return (g.flatten(1).norm(dim=1) - 1).square().mean()  # type: ignore[no-any-return]
+
+
 def lost_by_counting() -> Call:
     calls = []
 
@@ -194,6 +248,26 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
     ),
     "differences under vmap": (
         "hessian-vector-product", differences_under_vmap, "next to the inputs"
+    ),
+    "runs PyTorch's checkpoint before a Function": (
+        "checkpointed-block",
+        lambda block, x: Same.apply(checkpoint(block, x, use_reentrant=False)),
+        "the block ran with a graph before your Function",
+    ),
+    "reverses the gradient of one column": (
+        "reversal-that-travels",
+        reversed_in_one_column,
+        "the gradient of x is 1 times grad_output",
+    ),
+    "finds only large differences": (
+        "lost-gradients",
+        only_large_differences,
+        "makes the gradient smaller by a tenth",
+    ),
+    "gives the gradient to other elements": (
+        "gradient-penalty",
+        penalty_of_flipped_parameters,
+        "its gradient with respect to the critic's 0.weight is wrong",
     ),
     "counts its calls": ("lost-gradients", lost_by_counting(), "your function returns"),
     "wrong values where the gradient counts": (

@@ -236,24 +236,29 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
         return verdict
     penalty.backward()
     for name, parameter in net.named_parameters():
-        expected = _slope(routine, net, x, parameter)
-        came = 0.0 if parameter.grad is None else float(parameter.grad.sum())
+        direction = normal(rng, *parameter.shape).to(parameter)
+        expected = _slope(routine, net, x, parameter, direction)
+        came = 0.0 if parameter.grad is None else float((direction * parameter.grad).sum())
         if abs(came - expected) > 1e-5 * max(1.0, abs(expected)):
             return wrong(
                 f"the value is right, but its gradient with respect to the critic's {name} is "
-                f"wrong: the sum of its elements is {came:.4g} and should be {expected:.4g}. Is a "
-                "part of the graph cut off, by detach, .data or .item()?"
+                f"wrong: in a random direction, the gradient gives the slope {came:.4g}, should be "
+                f"{expected:.4g}. Is a part of the graph cut off, by detach, .data or .item()?"
             )
     return None
 
 
 def _slope(
-    routine: Callable[..., Any], net: torch.nn.Module, x: Tensor, parameter: Tensor
+    routine: Callable[..., Any],
+    net: torch.nn.Module,
+    x: Tensor,
+    parameter: Tensor,
+    direction: Tensor,
 ) -> float:
-    """Return the slope of the penalty in the direction in which all elements grow equally."""
+    """Return the slope of the penalty if a parameter moves in this direction."""
     values, step = [], 1e-5
     for offset in (step, -2 * step, step):  # up, down past the start, and back
-        parameter.data += offset
+        parameter.data += offset * direction
         values.append(float(routine(net, x).detach()))
     return (values[0] - values[1]) / (2 * step)
 

@@ -91,7 +91,26 @@ def is_a_function(routine: Routine) -> Verdict | None:
         )
     if y.grad_fn.name() == OF_TORCH:
         return wrong("this is torch.utils.checkpoint. Write the checkpoint yourself.")
+    if any(are_behind(block.parameters(), node) for node, _ in y.grad_fn.next_functions):
+        return wrong(
+            "the block ran with a graph before your Function. Run the block inside the forward of "
+            "the Function, where grad mode is off."
+        )
     return None
+
+
+def are_behind(leaves: Iterable[Tensor], node: Any) -> bool:
+    """Return whether any of these leaves is behind a node in the graph, but not the node's own."""
+    wanted, left, seen = set(map(id, leaves)), [node], set()
+    while left:
+        each = left.pop()
+        if each is None or each in seen:
+            continue
+        seen.add(each)
+        if each is not node and id(getattr(each, "variable", None)) in wanted:
+            return True
+        left += [behind for behind, _ in each.next_functions]
+    return False
 
 
 def are_inputs(tensors: Iterable[Tensor], y: Tensor) -> bool:

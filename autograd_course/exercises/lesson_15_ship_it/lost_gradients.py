@@ -55,6 +55,15 @@ class Turning(Rounding):
         return -g
 
 
+class Damping(Turning):
+    """Return the input unchanged, and 9/10 of its gradient."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        """Return 0.9 g."""
+        return 0.9 * g
+
+
 def detached(x: Tensor) -> Tensor:
     """Round like ``Rounding``, but without a Function. The last digits can differ."""
     q = (10 * x).round() / 10
@@ -114,6 +123,14 @@ CASES: tuple[tuple[str, Activation, Activation, bool, str], ...] = (
         Turning.apply,
         True,
         "A gradient arrives before the Function, but it has the wrong sign. Compare the values.",
+    ),
+    (
+        "an exported Function that makes the gradient smaller by a tenth",
+        Damping.apply,
+        Damping.apply,
+        True,
+        "A gradient arrives before the Function, but it is smaller. Compare the values. Only the "
+        "last digits may differ.",
     ),
     (
         WITH_SOFTMAX,
