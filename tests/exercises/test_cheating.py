@@ -154,6 +154,24 @@ def only_large_differences(model: Any, shipped: Any, x: Tensor) -> list[str]:
     ]
 
 
+def solving_one_by_the_kernel(info: Any, in_dims: Any, a: Tensor, b: Tensor) -> Any:
+    rows = []
+    for i in range(info.batch_size):
+        one = a if in_dims[0] is None else a.select(in_dims[0], i)
+        other = b if in_dims[1] is None else b.select(in_dims[1], i)
+        solve = torch.linalg.solve if i else SOLVES_ONE.apply
+        rows.append(solve(one, other))
+    return torch.stack(rows), 0
+
+
+SOLVES_ONE: Any = spoiled(RIGHT["vmap-solve"], vmap=solving_one_by_the_kernel)
+
+
+def convolved_by_another_built_in(x: Tensor, weight: Tensor) -> Tensor:
+    rows, kernel = x.permute(2, 0, 1).contiguous(), weight.permute(2, 1, 0).contiguous()
+    return torch.conv_tbc(rows, kernel, torch.zeros(len(weight)).to(x), 0).permute(1, 2, 0)
+
+
 class Same(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -253,6 +271,16 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         "checkpointed-block",
         lambda block, x: Same.apply(checkpoint(block, x, use_reentrant=False)),
         "the block ran with a graph before your Function",
+    ),
+    "solves one of the systems by the kernel": (
+        "vmap-solve",
+        SOLVES_ONE,
+        "the kernel does not solve the systems of all samples",
+    ),
+    "another built-in convolution": (
+        "plain-conv1d",
+        spoiled(RIGHT["plain-conv1d"], forward=convolved_by_another_built_in),
+        "The built-in `conv_tbc` does the work",
     ),
     "reverses the gradient of one column": (
         "reversal-that-travels",

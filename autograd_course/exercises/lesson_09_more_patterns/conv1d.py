@@ -199,6 +199,8 @@ EXERCISE = FunctionExercise(
             "_convolution",
             "convolution_backward",
             "mkldnn_convolution",
+            "conv_tbc",
+            "conv_tbc_backward",
             "convolve",
             "correlate",
             use="windows of the padded input (Tensor.unfold) and products",

@@ -134,6 +134,8 @@ EXERCISE = FunctionExercise(
             "_convolution",
             "convolution_backward",
             "mkldnn_convolution",
+            "conv_tbc",
+            "conv_tbc_backward",
             "convolve",
             "correlate",
             use="windows of the input (Tensor.unfold) and products",

@@ -39,12 +39,11 @@ SAMPLES = 40
 
 def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Check that under ``vmap``, forward runs only once for all samples."""
-    calls = 0
+    sizes: list[int] = []
     forward = function.forward
 
     def counted(*args: Any) -> Any:
-        nonlocal calls
-        calls += 1
+        sizes.append(args[1].numel())
         return forward(*args)
 
     rng = generator()
@@ -52,8 +51,16 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
     dims = (0,) * len(inputs)
     with patch.object(function, "forward", staticmethod(counted)):
         solutions: Any = torch.func.vmap(function.apply, dims)(*stacked)
-    if calls == 1:
+    if sizes == [stacked[1].numel()]:
         return _unsolved(solutions, *stacked)
+    calls = len(sizes)
+    if calls == 1:
+        return found(
+            "wrong-vmap",
+            "The results are right, but the kernel does not solve the systems of all samples.",
+            {"samples": SAMPLES, "calls": calls},
+            "Pass the whole batch to the one call of `apply`.",
+        )
     if calls == 0:
         return found(
             "wrong-vmap",
