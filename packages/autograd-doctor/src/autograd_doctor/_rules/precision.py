@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from autograd_doctor._numerics.closeness import SLACK, size
 from autograd_doctor._numerics.mismatch import return_line
 from autograd_doctor._numerics.rounding import EXCESSIVE, Values, excess, representable
+from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor._rules.rule import Match, rule
 from autograd_doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number, plain, unraveled
@@ -35,14 +37,25 @@ def overflow(evidence: Evidence) -> Match | None:
 
 
 def _lost(evidence: Evidence, call: Extreme) -> Match | None:
-    """Report a result that is infinite or nan but should not be."""
+    """Report a result that is infinite or nan but should not be.
+
+    A nan at -inf is only a warning if the example contains no -inf, because the caller may never
+    pass a mask.
+    """
     if call.masked is not None:
         for k, lost in _lost_to_a_mask(evidence, call):
-            return _describe_overflow(evidence, call, k, lost, call.double, call.right)
+            match = _describe_overflow(evidence, call, k, lost, call.double, call.right)
+            return match if _holds_masks(evidence) else replace(match, severity="warning")
     elif representable(call.double):
         for k, lost in _lost_to_float32(call):
             return _describe_overflow(evidence, call, k, lost, call.single, call.double)
     return None
+
+
+def _holds_masks(evidence: Evidence) -> bool:
+    """Return whether an input of the example contains -inf."""
+    floats = filter(is_float, evidence.inputs)
+    return any(bool((value == -torch.inf).any()) for value in floats)
 
 
 def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
