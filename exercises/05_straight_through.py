@@ -14,7 +14,8 @@
 # - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact.
 # - `backward` is a formula that you derive and write down. It does not call autograd.
 # - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
-# - `backward` returns each gradient with the shape and dtype of its input.
+# - `backward` returns each gradient with the shape, dtype and device of its input.
+# - Large inputs, such as ±1000, give no nan, in float32 either.
 #
 # 18 points, about 87 minutes.
 

@@ -9,7 +9,7 @@
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3, autograd may convert the dtype.) When the grader compiles something for the first time, grading takes a few seconds longer.
+# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape, dtype and device of its input. Large inputs, such as ±1000, give no nan, in float32 either. (In exercise 3, autograd may convert the dtype.) When the grader compiles something for the first time, grading takes a few seconds longer.
 #
 # 8 points, about 40 minutes (15 of them for the exercises with ★, which need an *extra* section).
 
