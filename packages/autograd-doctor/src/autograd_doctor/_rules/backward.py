@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -493,22 +496,85 @@ def gradient_device(evidence: Evidence) -> Match | None:
     devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
     # a warning on the CPU, because the caller may never use another device
     severity: Severity = "warning" if devices == {"cpu"} else "error"
+    source = evidence.contract.backward_source
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":
             continue
-        if variant.failure and "device" in variant.failure.text.lower():
+        failure = variant.failure
+        if failure and "device" in failure.text.lower():
+            line = re.sub(r"^\w+: ", "", failure.line)  # the name of the function comes first
+            made = _made_on_the_cpu(line, source) or _made_on_the_cpu(source, source)
+            fails = "`backward` fails when its inputs are on another device, such as a GPU"
             return Match(
-                "`backward` mixes devices when its inputs are not on the CPU. It raises "
-                f"{variant.failure.kind}: {variant.failure.text}",
-                raised(variant.failure),
+                f"`{made.call}` is always on the CPU, so {fails}."
+                if made
+                else f"{fails}: it mixes them with a tensor whose device is fixed.",
+                {"exception": failure.kind, "line": failure.line},
                 severity,
+                made.hint if made else "",
             )
         for position, _, got in _unlike(evidence, variant):
-            name = evidence.name(position)
+            name, made = evidence.name(position), _made_on_the_cpu(source, source)
+            because = f"`{made.call}` is always on the CPU, so " if made and got == "cpu" else ""
             return Match(
-                f"`backward` returns the gradient of `{name}` on the device `{got}`, regardless "
-                f"of which device `{name}` is on.",
+                f"{because}`backward` returns the gradient of `{name}` on the device `{got}`, "
+                f"regardless of which device `{name}` is on.",
                 {"input": name, "actual": got},
                 severity,
+                made.hint if made and because else "",
             )
     return None
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A call that creates a tensor on the CPU, and a hint with the call that should replace it."""
+
+    call: str
+    hint: str
+
+
+# Functions of torch that create a tensor on the CPU if the call names no device.
+_CREATING = (
+    *("arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint"),
+    *("randn", "randperm", "tensor", "tril_indices", "triu_indices", "zeros"),
+)
+LONGEST = 60  # a longer call makes the sentence hard to read
+
+
+def _made_on_the_cpu(text: str, source: str) -> _Made | None:
+    """Return the only call in a piece of a ``backward`` that creates a tensor without a device.
+
+    Return ``None`` if there are several such calls, or if ``backward`` moves a tensor to the CPU.
+    """
+    if re.search(r"cpu|numpy", source):
+        return None
+    found = {ast.unparse(node) for node in ast.walk(_parsed(text)) if _names_no_device(node)}
+    if len(found) != 1:
+        return None
+    (call,) = found
+    if len(call) > LONGEST:
+        return None
+    methods = [it for it in ast.walk(_parsed(source)) if isinstance(it, ast.FunctionDef)]
+    parameters = [it.arg for it in methods[0].args.args] if methods else []
+    of = parameters[1] if len(parameters) > 1 else "grad_output"
+    return _Made(call, f"Write `{call[:-1]}{', ' * (call[-2] != '(')}device={of}.device)`.")
+
+
+def _names_no_device(node: ast.AST) -> bool:
+    """Return whether a call creates a tensor of at least one dimension without naming a device."""
+    match node:
+        case ast.Call(ast.Attribute(ast.Name("torch"), "tensor"), [ast.Constant(), *_]):
+            return False  # a 0-dim tensor on the CPU works with tensors on any device
+        case ast.Call(ast.Attribute(ast.Name("torch"), name), _, keywords):
+            given = {keyword.arg for keyword in keywords}
+            return name in _CREATING and not given & {"device", None}
+    return False
+
+
+def _parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a piece of code, or an empty one if it is not complete."""
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except SyntaxError:
+        return ast.Module([], [])

@@ -196,6 +196,20 @@ def refuse_an_object():
     raise TypeError(f"not with {object()}")
 
 
+def times_ones(ctx, grad_output):
+    ones = torch.ones(grad_output.shape, dtype=grad_output.dtype)
+    return 2 * ctx.saved_tensors[0] * ones * grad_output
+
+
+def times_ones_twice(ctx, g):
+    row, all_ones = torch.ones(g.shape[-1:], dtype=g.dtype), torch.ones(g.shape, dtype=g.dtype)
+    return 2 * ctx.saved_tensors[0] * row * all_ones * g
+
+
+def zeros_alone(ctx, g):
+    return torch.zeros(g.shape, dtype=g.dtype)
+
+
 def saves(ctx, x):
     ctx.save_for_backward(x)
     return x * x
@@ -359,6 +373,9 @@ SAID = [
     Case("not-reentrant", "where backward does not come", raw(with_a_closure, calls_and_forgets), (X,)),
     Case("kink-convention", "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)), (WITH_KINK,), {"reference": lambda x: torch.where(x > 0, x, -x)}),
     Case("kink-convention", "the other side of a kink, beside an input that nothing depends on", raw(lambda ctx, y, x: (ctx.save_for_backward(x), x.abs())[1], right_of_the_kink), (X, WITH_KINK), {"reference": lambda y, x: torch.where(x > 0, x, -x)}),
+    Case("gradient-device", "ones that one call creates", raw(saves, times_ones), (X,)),
+    Case("gradient-device", "ones that two calls create", raw(saves, times_ones_twice), (X,)),
+    Case("gradient-device", "zeros as the gradient", raw(lambda ctx, x: 0 * x + 1, zeros_alone), (X,)),
     Case("not-reentrant", "a message of two sentences", raw(saves, runs_once), (X,)),
     Case("shared-state", "an exception when another call came between", Numbered, (X,)),
     Case("shared-state", "nan when another call came between, for the second input", Overwritten, (X, Y)),
