@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -104,7 +105,18 @@ class MeanByOnes(SOLVED["BrokenMean"]):  # type: ignore[misc]
         return g[..., None] * g.new_ones(ctx.shape) / ctx.shape[-1]
 
 
+class CubeByNumPy(SOLVED["BrokenCube"]):  # type: ignore[misc]
+    """Its backward needs NumPy, which has no bfloat16."""
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        slope = torch.as_tensor(3 * np.square(x.numpy(force=True)), device=x.device)
+        return slope * grad_output
+
+
 ALSO_RIGHT = {
+    "the slope of a cube by NumPy": ("repair-cube", CubeByNumPy),
     "square in two parts, once differentiable": ("square", SquareInTwoParts),
     "square of the package": ("square", functions.Square),
     "sigmoid of the package": ("scaled-sigmoid", functions.ScaledSigmoid),

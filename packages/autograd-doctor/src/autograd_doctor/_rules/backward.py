@@ -418,12 +418,13 @@ def gradient_dtype(evidence: Evidence) -> Match | None:
         failure = crashed[0].failure
         assert failure is not None
         runs = " and ".join(v.name for v in dtypes if not v.failure)
+        by_numpy = "unsupported ScalarType" in failure.text
         return Match(
             f"`backward` runs in {runs} but raises {failure.kind} in {crashed[0].name}: "
             f"{failure.text}",
-            raised(failure),
+            raised(failure) | ({"lacks": "NumPy"} if by_numpy else {}),
             "warning" if failure.runs_in_own_dtype else "error",
-            hint=_NUMPY if "unsupported ScalarType" in failure.text else "",
+            hint=_NUMPY if by_numpy else "",
         )
     for variant in dtypes:
         for position, want, got in _unlike(evidence, variant):
