@@ -259,6 +259,8 @@ class Elements:
     wrong: Tensor
     right: Tensor
     truth: Tensor
+    error: Tensor
+    tolerance: Tensor
     beside: Mapping[str, Tensor]
 
     @classmethod
@@ -273,6 +275,8 @@ class Elements:
             _joined(m.wrong for m in seen),
             _joined(m.known & ~m.wrong for m in seen),
             _joined(m.truth for m in seen),
+            _joined((m.actual - m.truth).abs() for m in seen),
+            _joined(m.expected.tolerance.expand_as(m.truth) for m in seen),
             {
                 name: _joined(each[name] for each in beside)
                 for name in beside[0]
@@ -366,8 +370,21 @@ def _thresholds(m: Elements, *, every: bool) -> Iterator[Threshold]:
         yield from _halves(m, right, m.values, m.name)
         for name, other in m.beside.items():
             yield from _halves(m, right, m.values - other, m.name, beside=name)
-        yield from _outside(m, right)
-        yield from _halves(m, right, m.values.abs(), f"|{m.name}|")
+        if not _fades_at_zero(m, right):
+            yield from _outside(m, right)
+            yield from _halves(m, right, m.values.abs(), f"|{m.name}|")
+
+
+def _fades_at_zero(m: Elements, right: Tensor) -> bool:
+    """Return whether the correct elements may only be too close to 0 to show the error.
+
+    This is so if an error that grows like ``|x|³`` from 0 explains the smallest incorrect element
+    and is within the tolerance at the largest correct one.
+    """
+    size = m.values.abs()
+    first, last = size[m.wrong].argmin(), size[right].argmax()
+    ratio = size[right][last] / size[m.wrong][first]
+    return bool(ratio < 1 and m.error[m.wrong][first] * ratio**3 <= m.tolerance[right][last])
 
 
 def _halves(

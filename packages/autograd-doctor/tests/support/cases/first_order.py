@@ -232,6 +232,13 @@ def normalized(x: Tensor) -> Tensor:
 FULL = {"level": "full", "intentional": "unneeded-function"}
 SQUARE = saving(lambda x: x * x, lambda x, g: 2 * x * g)
 
+
+def wide_gelu_backward(x: Tensor, g: Tensor) -> Tensor:
+    """The error of this gradient is about ``x³ / 5`` near 0."""
+    density = (-x * x).exp() / (2 * torch.pi) ** 0.5
+    return g * (torch.special.ndtr(x) + x * density)
+
+
 WITNESSES = [
     # Contract: forward
     Case("missing-staticmethod", "forward takes self", InstanceForward, (X,)),
@@ -434,6 +441,12 @@ WITNESSES = [
     Case("gradient-mismatch", "a wrong formula", saving(torch.tanh, lambda x, g: g * x.exp()), (X,)),
     Case("gradient-mismatch", "sin for tan",
          saving(torch.tan, lambda x, g: g * x.sin() + g * 0.3), (X,)),
+    Case("gradient-mismatch", "an error that is too small to see near 0",
+         saving(F.gelu, wide_gelu_backward),
+         (draw(6, 5),)),
+    Case("gradient-mismatch", "an error that is too small to see at 0",
+         saving(F.gelu, wide_gelu_backward),
+         (draw(6, 5, seed=4),)),
     Case("kink-convention", "clamp's bounds",
          saving(lambda x: x.clamp(0, 1), lambda x, g: g * ((x > 0) & (x < 1))),
          (torch.tensor([-1.0, 0.0, 0.3, 1.0, 2.0]),),
