@@ -29,6 +29,7 @@ from autograd_doctor._rules.regions import (
     region,
     selected,
     slice_of,
+    slices_with,
 )
 from autograd_doctor._rules.rule import (
     UNUSABLE,
@@ -567,6 +568,11 @@ def duplicate_index(m: Mismatch) -> str | None:
     if not bool(m.actual[m.wrong].any()):  # the gradient is zero, so more than one term is missing
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
+    if not again and (name := _selects_wrong_ones_again(m)) and one_term_kept(m):
+        return (
+            f"`{name}` selects some elements of `{m.name}` more than once. The gradient of such an "
+            "element is a sum with one term per use, but `backward` returns only one of these terms"
+        )
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
         return (
             f"several outputs use each element of `{m.name}`. Its gradient is a sum with one term "
@@ -593,11 +599,22 @@ def duplicate_index(m: Mismatch) -> str | None:
 
 def _repeating(m: Mismatch) -> str | None:
     """Return the name of an integer input that contains the same number more than once."""
+    return next((name for name, _ in _repeated(m)), None)
+
+
+def _selects_wrong_ones_again(m: Mismatch) -> str | None:
+    """Return the name of an integer input whose repeated numbers are the incorrect indices."""
+    wrong = [slices_with(m.wrong, axis) for axis in range(m.wrong.dim())]
+    return next((name for name, again in _repeated(m) if again in wrong), None)
+
+
+def _repeated(m: Mismatch) -> Iterator[tuple[str, set[int]]]:
+    """Yield each integer input that contains numbers more than once, with these numbers."""
     for position, value in enumerate(m.evidence.inputs):
-        whole = isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool
-        if whole and value.unique().numel() < value.numel():
-            return m.evidence.name(position)
-    return None
+        if isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool:
+            values, counts = value.unique(return_counts=True)
+            if again := set(values[counts > 1].tolist()):
+                yield m.evidence.name(position), again
 
 
 def off_by_one(m: Mismatch) -> str | None:

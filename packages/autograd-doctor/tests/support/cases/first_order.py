@@ -395,6 +395,9 @@ WITNESSES = [
          saving(soft, lambda x, g: soft(x) * (1 - soft(x)) * g), (X,)),
     Case("missing-cross-terms", "a normalized vector",
          saving(unit, lambda x, g: g * (1 - unit(x) ** 2) / x.norm(dim=-1, keepdim=True)), (X,)),
+    Case("duplicate-index", "every row that is selected is selected again",
+         saving(lambda t, i: t[i], lambda t, i, g: (torch.zeros_like(t).index_put((i,), g), None)),
+         (TABLE, torch.tensor([0, 2, 2, 0, 0]))),
     Case("duplicate-index", "an embedding by assignment",
          saving(lambda t, i: t[i], lambda t, i, g:
                 (torch.zeros_like(t).index_copy(0, i, g), None)), (TABLE, IDX)),
