@@ -15,6 +15,7 @@ import torch
 from autograd_classroom.folders import CLASSROOM, COURSE
 from autograd_classroom.judge.parcels import KeptOutError, kept_out, packed
 from autograd_classroom.judge.stub_submission import stub_submission
+from autograd_classroom.protocol import parcel
 from autograd_classroom.protocol.parcel import FILE, opened
 from autograd_classroom.worker import inside
 from autograd_classroom.worker.replies import Said
@@ -188,6 +189,20 @@ def test_models_of_a_sample_arrive_with_their_numbers() -> None:
         other, other_loss, other_x, other_y = opened(packed((model, loss, x, y)))
         assert isinstance(other, nn.Module)
         assert torch.equal(loss(model(x), y), other_loss(other(other_x), other_y))
+
+
+def test_the_code_in_a_parcel_belongs_to_no_module_that_an_answer_can_import() -> None:
+    exercise = CATALOGUE["any-batch"]
+    assert isinstance(exercise, RoutineExercise)
+    before = set(sys.modules)
+    (trial,) = opened(packed(exercise.trials))
+    applied = trial.__globals__["droppable"].__globals__["Applied"]
+
+    assert set(sys.modules) == before
+    assert {trial.__module__, applied.__module__, applied.forward.__module__} == {parcel.__name__}
+    for code in (trial, applied.forward):
+        modules = [m for m in sys.modules.values() if getattr(m, "__dict__", 0) is code.__globals__]
+        assert modules == []
 
 
 def test_a_verdict_inside_is_data() -> None:

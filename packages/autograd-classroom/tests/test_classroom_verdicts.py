@@ -120,6 +120,32 @@ def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
     assert named(found, wrong), found
 
 
+# TorchDynamo inlines methods of the judge's model, and reads the globals that they use.
+SHIPPED = {
+    "exported strictly": "torch.export.export(own, (example,), dynamic_shapes=shapes, strict=True)",
+    "exported after a compilation": "compiled(own, example, shapes)",
+}
+
+
+@pytest.mark.parametrize("program", SHIPPED.values(), ids=SHIPPED)
+def test_an_answer_may_give_the_judges_model_to_the_compiler(box: Sandbox, program: str) -> None:
+    source = f"""
+import copy
+
+def compiled(own, example, shapes):
+    torch.compile(lambda x: own(x).sum(), backend="eager", fullgraph=True)(example)
+    return torch.export.export(own, (example,), dynamic_shapes=shapes)
+
+def ship(model, example):
+    own, shapes = copy.deepcopy(model).eval(), ({{0: torch.export.Dim("batch")}},)
+    return {program}
+"""
+
+    found = verdict(box, of("any-batch", source, "ship"))
+
+    assert (found.status, found.remarks) == ("passed", ()), found
+
+
 # What an answer may return
 
 RETURNED = {

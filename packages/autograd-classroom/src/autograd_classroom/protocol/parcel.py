@@ -35,14 +35,20 @@ def opened(data: bytes) -> Any:
 
 
 def namespace() -> dict[str, Any]:
-    """Return a new globals dictionary for all functions from one module."""
-    return {"__name__": __name__, "__builtins__": __builtins__}
+    """Return a new globals dictionary for all functions from one module.
+
+    TorchDynamo looks globals up in the module that ``__name__`` names. Without ``__name__``, it
+    reads the dictionary itself. No module has this dictionary, so no answer can import from it.
+    """
+    return {"__builtins__": __builtins__}
 
 
 def function(space: dict[str, Any], code: bytes, name: str, cells: int) -> FunctionType:
     """Return a function with an empty closure. :func:`complete` sets its closure and globals."""
     closure = tuple(CellType() for _ in range(cells))
-    return FunctionType(marshal.loads(code), space, name, None, closure)
+    made = FunctionType(marshal.loads(code), space, name, None, closure)
+    made.__module__ = __name__  # Python would take it from the globals
+    return made
 
 
 def complete(made: FunctionType, state: tuple[Mapping[str, Any], Sequence[Any], Any]) -> None:
@@ -69,7 +75,9 @@ def defined(
     """
     space.update(names)
     flags = __future__.annotations.compiler_flag if postponed else 0
+    space["__name__"] = __name__  # the class and its methods get this ``__module__``
     exec(compile(source, FILE, "exec", flags, dont_inherit=True), space)
+    del space["__name__"]
     return space[name]
 
 
