@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from autograd_doctor import Finding
 from torch import Tensor
-from torch.autograd import Function
+from torch.autograd import Function, forward_ad
 
 from autograd_course.calls import is_float
 from autograd_course.exercises.lesson_11_torch_func._tangent_mistakes import (
@@ -37,6 +37,27 @@ def smooth_maximum(x: Tensor, temperature: Tensor) -> Tensor:
 def heated(rng: torch.Generator, temperature: float, *shape: int) -> tuple[Tensor, Tensor]:
     """Return input rows and a temperature."""
     return normal(rng, *shape), torch.tensor(temperature, dtype=torch.float64)
+
+
+def jvp_takes_each_tangent(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Check that ``jvp`` takes a tangent of each input alone.
+
+    The doctor lets a ``jvp`` raise NotImplementedError, but this exercise asks for forward mode.
+    """
+    for i, name in enumerate(("x", "temperature")):
+        values = list(inputs)
+        try:
+            with forward_ad.dual_level():
+                values[i] = forward_ad.make_dual(inputs[i], torch.ones_like(inputs[i]))
+                function.apply(*values)
+        except NotImplementedError as error:
+            return found(
+                "wrong-jvp",
+                f"for a tangent of `{name}` alone, `jvp` raises NotImplementedError: {error}",
+                {"error": "NotImplementedError"},
+                "This exercise asks for forward mode. Return a tangent of the output in each case.",
+            )
+    return None
 
 
 def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -71,6 +92,6 @@ EXERCISE = FunctionExercise(
     },
     methods=("setup_context", "jvp"),
     double_backward=True,
-    checks=(no_tensor_on_ctx, jvp_takes_a_batch),
+    checks=(no_tensor_on_ctx, jvp_takes_each_tangent, jvp_takes_a_batch),
     causes=(tangent_mistake, saved_in_another_order),
 )

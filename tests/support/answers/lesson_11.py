@@ -231,6 +231,12 @@ def jvp_without_p(ctx: Any, dx: Any, dt: Any) -> Any:
     return dx.sum(-1) + dt * (y - (p * x).sum(-1)) / t
 
 
+def jvp_refusing_t_alone(ctx: Any, dx: Any, dt: Any) -> Any:
+    if not dx.any():
+        raise NotImplementedError("no tangent of the temperature")
+    return jvp_by_parts(ctx, dx, dt)
+
+
 def jvp_times_t(ctx: Any, dx: Any, dt: Any) -> Any:
     x, t, y, p = _parts(ctx)
     return (p * dx).sum(-1) + dt * (y - (p * x).sum(-1)) * t
@@ -546,6 +552,7 @@ WRONG = [
     _vmap("the kernel is left out", "without the kernel", ruled(without_the_kernel)),
     _jvp("what backward returns", "wrong-jvp", jvp=jvp_as_backward),
     _jvp("the temperature's tangent is left out", "wrong-jvp", jvp=jvp_of_x_alone),
+    _jvp("the temperature's tangent alone is refused", "wrong-jvp", jvp=jvp_refusing_t_alone),
     _jvp("the softmax is left out", "wrong-jvp", jvp=jvp_without_p),
     _jvp("times t, not over t", "wrong-jvp", jvp=jvp_times_t),
     _jvp("summed over all rows", "wrong-jvp", jvp=jvp_of_the_sum),

@@ -63,8 +63,18 @@ def _forward_mode_question(
         if not isinstance(actual, Failure):
             yield from _compared(evidence, how, plain.grad_outputs, actual, gradients, moving)
             yield from _left_alone(evidence, how, given, moving)
-        elif evidence.forward.whole:  # in a callable, other operations may not support it
+        # In a callable, other operations may not support forward mode.
+        elif evidence.forward.whole and not _refuses(actual):
             yield Comparison("jvp", how, failure=actual, stage="forward mode")
+
+
+def _refuses(failure: Failure) -> bool:
+    """Return whether a line in the user's code raises NotImplementedError.
+
+    A method that only raises this error is like a method that the class does not define.
+    """
+    stated = not failure.line or "raise" in failure.line  # an operation raises it without ``raise``
+    return failure.kind == "NotImplementedError" and stated
 
 
 def sample_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
@@ -258,13 +268,15 @@ class Layout:
 
     For each argument, ``in_dims`` holds the dim along which the slices are stacked, or ``None`` if
     all slices share the argument. If ``must_run`` is true, every vmap rule must support this
-    choice, and an error counts as a failure.
+    choice, and an error counts as a failure. In the ``plain`` layout, the slices of each floating
+    tensor are stacked along the first dim. A rule that refuses it supports no ``vmap``.
     """
 
     how: str
     in_dims: tuple[int | None, ...]
     must_run: bool = True
     shared: bool = False
+    plain: bool = False
 
 
 def vmapped(session: Session, evidence: Evidence) -> Evidence:
@@ -289,6 +301,8 @@ def _vmap_question(session: Session, evidence: Evidence, plain: Plain) -> Iterat
         if isinstance(expected, Failure) or expected.failure:
             continue
         actual = _stacked(session, plain, slices, layout, expected)
+        if actual.failure and layout.plain and _refuses(actual.failure):
+            return
         if not actual.failure or (evidence.forward.whole and _is_fault(actual.failure, layout)):
             yield compare(evidence, "vmap", layout.how, actual, expected, tolerance=VMAP_TOLERANCE)
 
@@ -298,7 +312,7 @@ def _layouts(evidence: Evidence) -> Iterator[Layout]:
     tensors = [isinstance(value, Tensor) for value in evidence.inputs]
     every = tuple(0 if float_ else None for float_ in floats)
     in_place = bool(evidence.forward.dirty)
-    yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
+    yield Layout("under `torch.func.vmap`", every, must_run=not in_place, plain=True)
     if in_place:  # the slices share this tensor, so they cannot all change it
         return
     for i, name in enumerate(evidence.parameters):

@@ -113,6 +113,16 @@ def refusing(x: Tensor, g: Tensor) -> Tensor:
     return x.cos() * g
 
 
+def refusing_every_call(*_: Any) -> None:
+    raise NotImplementedError("not yet")
+
+
+def refusing_the_second(x: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    if b.any():
+        raise NotImplementedError("no tangent of y")
+    return y * a
+
+
 def distances_backward(x: Tensor, g: Tensor) -> Tensor:
     return torch.ops.aten._pdist_backward(g, x.contiguous(), 3.0, F.pdist(x, 3.0))
 
@@ -410,6 +420,8 @@ WITNESSES = [
     Case("wrong-jvp", "the second of two outputs",
          norm_and_sum(lambda x, t: (2 * (x * t).sum(-1), t.mean(-1))), (X,)),
     Case("wrong-jvp", "it raises", sine(lambda x, t: x.cos() @ t), (X,)),
+    Case("wrong-jvp", "an operation does not exist for a sparse tensor",
+         sine(lambda x, t: x.cos().to_sparse().cumsum(0) * t), (X,)),
     Case("wrong-jvp", "conjugated",
          split(lambda z: z * z, saved(lambda z, g: 2 * z.conj() * g), jvp=saved(lambda z, t: 2 * z.conj() * t)), (CPLX,)),
     Case("wrong-jvp", "a tangent is changed in place", sine(lambda x, t: t.mul_(x.cos())), (X,)),
@@ -475,6 +487,10 @@ LOOKALIKES = [
          split(lambda x: x.relu(), saved(lambda x, g: g * (x > 0)), jvp=saved(lambda x, t: t * (x >= 0))),
          (torch.tensor([-1.0, 0.0, 2.0]),)),
     Case("wrong-jvp", "in a module", Scaling(), (X,)),
+    Case("wrong-jvp", "it refuses", sine(refusing_every_call), (X,)),
+    Case("wrong-jvp", "it refuses a tangent of the second input", product(refusing_the_second), (X, Y)),
+    Case("wrong-vmap", "it refuses",
+         split(lambda x: x.sin(), saved(lambda x, g: x.cos() * g), vmap=refusing_every_call), (X,)),
     Case("wrong-jvp", "the derivative is 0, its terms are not",
          split(lambda x: x.softmax(-1).sum(-1), saved(lambda x, g: softmax_gradient(x.softmax(-1), g[..., None])),
                jvp=saved(lambda x, t: softmax_gradient(x.softmax(-1), t).sum(-1))), (X,)),
