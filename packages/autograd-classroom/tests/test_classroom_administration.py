@@ -71,8 +71,9 @@ def rows(text: str) -> list[dict[str, str]]:
         ]),
         (MOODLE, [Person("Ann Böll", id="s-17", email="ann@uni.example")]),
         ("\ufeffE-Mail,\nann@uni.example,,\n\n", [Person(email="ann@uni.example")]),
+        ("name\tid\nAnn Böll\ts-17\n", [Person("Ann Böll", id="s-17")]),
     ],
-    ids=["plain", "Canvas", "Moodle", "addresses"],
+    ids=["plain", "Canvas", "Moodle", "addresses", "tabs"],
 )  # fmt: skip
 def test_a_roster_is_read_with_the_columns_of_its_site(
     tmp_path: Path, text: str, people: list[Person]
@@ -98,7 +99,7 @@ def test_a_roster_is_read_with_the_columns_of_its_site(
         ("name;id\nBöll; Bob;2\n", 'a field that contains ";" in quotes'),
         ("name,id\n", "it names no students"),
         ("Ann,Bob\n", "no column is called name, id, login or email"),
-        ("", "no column is called name, id, login or email"),
+        ("", "it is empty: give it a row of column names"),
     ],
 )
 def test_a_roster_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, said: str) -> None:
@@ -127,6 +128,7 @@ def test_a_roster_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str,
         ("ann", ANN),  # from the e-mail address
         ("Boll Ann", ANN),
         ("Someone_s-17", None),
+        ("Ann Böll_s-17", ANN),  # Gradescope's number is the id of the same student
         ("dora", None),
         ("", None),
     ],

@@ -213,6 +213,9 @@ WORDS = {
         ["report", "graded.sqlite", "--reports", "homework/a/b"], NOT_DONE, "nothing is written"),
     "an empty folder": (["grade", "empty"], NOT_DONE, "there is nothing to grade in empty"),
     "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
+    "the folder of a gradebook": (
+        ["report", "theirs"], NOT_DONE,
+        "theirs is a folder: name the file in it, such as theirs/gradebook.sqlite."),
     "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "empty, not a gradebook: grade"),
     "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
     "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
@@ -255,6 +258,24 @@ def test_where_nothing_could_be_read_the_file_is_named_and_the_end_is_1(folder: 
     assert result.exit_code == NOT_DONE
     assert "0 files read, and 1 could not be graded" in said(result)
     assert "eve.zip: the zip is broken" in said(result)
+
+
+def test_files_that_nobody_hands_in_are_named_and_reports_are_no_submissions(folder: Path) -> None:
+    (folder / "eve.zip").unlink()
+    (folder / "tina.rar").write_bytes(b"Rar!")
+    (folder / "ann 2").mkdir()
+    (folder / "ann 2" / "old.ipynb").write_bytes(handed_in(STUB))
+    (folder / "ann 2" / "new.ipynb").write_bytes(handed_in(SQUARE))
+    run("grade", "homework/bob.ipynb", "--trust")
+    assert (folder / "bob-grades").is_dir()
+
+    result = run("grade", "homework", "--trust", "--exercises", "square")
+
+    assert result.exit_code == DONE, result.output
+    assert "ignored: tina.rar. Only notebooks, scripts and zip files are read." in said(result)
+    assert "bob-grades" not in said(result)
+    assert "could not be graded" not in said(result)
+    assert "new.ipynb is graded for lesson 01 instead" in said(result)
 
 
 def test_a_student_whose_files_are_gone_is_named(

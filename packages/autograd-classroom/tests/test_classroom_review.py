@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import http.client
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
-from autograd_classroom.gradebook import Gradebook, Score
+from autograd_classroom.gradebook import Gradebook, Score, opening
 from autograd_classroom.gradebook.roster import Person
 from autograd_classroom.ingest import Rejected
 from autograd_classroom.pictures import PICTURE, as_data
@@ -230,6 +231,35 @@ def test_two_pages_do_not_lose_a_settlement(path: Path, server: Review) -> None:
     assert "No & <b>never</b>." in Page(page).text, "what was typed is kept"
     assert send(server, other | {"seen": stamp(page)})[0] == 303
     assert points(path) == 0.0
+
+
+def test_a_comment_is_shown_again_if_another_program_writes_to_the_gradebook(
+    path: Path, server: Review, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = typed(server, comment="Half right <now>")
+    monkeypatch.setattr(opening, "_WAIT", 0.1)
+
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        status, page, _ = send(server, form)
+        read, _, _ = ask(server, server.root)
+
+    assert status == 503
+    assert "close that program, then try again" in page
+    assert "Half right &lt;now&gt;" in page
+    assert read == 200, "reading does not wait"
+    assert points(path) is None
+
+
+def test_a_browser_that_leaves_early_is_no_error(
+    server: Review, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        raise BrokenPipeError
+    except BrokenPipeError:
+        server.handle_error(None, None)
+
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

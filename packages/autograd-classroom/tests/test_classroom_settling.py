@@ -226,6 +226,15 @@ def test_the_command_settles_or_says_in_one_sentence_why_not(
     assert (result.exit_code == 0) == (words[-1] in ("Why.", "0,5"))
 
 
+def test_the_command_shows_the_settlement_that_it_replaces(path: Path) -> None:
+    run("settle", str(path), "ann", SQUARE, "--points", "0.5", "--comment", "Right idea.")
+
+    result = run("settle", str(path), "ann", SQUARE, "--points", "1")
+
+    assert "This replaces: 0.5 of 1 point. Settled by" in result.output
+    assert "Right idea." in result.output
+
+
 def test_an_answer_settled_with_all_points_counts_as_passed(path: Path) -> None:
     assert run("report", str(path), "--require", SQUARE).exit_code == 1
     for student in ("ann", "Anna-Maria", "eve"):  # eve's file could not be read

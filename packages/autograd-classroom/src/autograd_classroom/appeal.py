@@ -77,6 +77,8 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
         return f"no answer of {student}'s could be read. {'; '.join(why)}"
     if not known:
         return f"the gradebook has no student {student!r}{near(student, book.students())}."
+    if exercise in known:
+        return f"{student} handed in no answer to {exercise!r} that the grader could read."
     return f"the gradebook has no verdict on {student}'s {exercise!r}{near(exercise, known)}."
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from autograd_course.errors import CourseError
 
+REPORTS_MARK = ".autograd-course-reports"  # every report folder contains this file
+
 
 class PlaceError(CourseError):
     """Raised when the results cannot be written to a path. The message is a single sentence."""

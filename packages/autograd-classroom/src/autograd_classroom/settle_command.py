@@ -69,9 +69,12 @@ def settle(
         raise typer.BadParameter("give either --points or --withdraw", param_hint="--points")
     try:
         with Gradebook.existing(gradebook) as book:
+            before = book.score_of(student, exercise).settlement
             score = book.settle(student, exercise, points, comment, by or login())
     except GradebookError as error:
         end(str(error))
+    if before and score.settlement:
+        typer.echo(f"This replaces: {out_of(before.points, score.possible)}. {by_hand(before)}")
     if score.settlement:
         worth = out_of(score.points, score.possible)
         typer.echo(f"{score.student}, {exercise}: {worth}. {by_hand(score.settlement)}")

@@ -127,6 +127,7 @@ CHANGES = {  # the statements that migrate to each version
 
 
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # SQLITE_IOERR: not even the log fits on the disk
+_IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _NO_ACCESS = ("SQLITE_CANTOPEN", "SQLITE_READONLY")  # reading also needs to write the log's index
 _PAUSE = 0.01  # seconds between two attempts
 _WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseconds
@@ -134,6 +135,10 @@ _WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseco
 
 class GradebookError(CourseError):
     """Raised when a gradebook cannot be used. The message explains how to fix the problem."""
+
+
+class GradebookInUseError(GradebookError):
+    """Raised when another program is writing to the gradebook."""
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -160,6 +165,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA foreign_keys = ON")
     _log_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a recorded result survives a power failure
+    known = _value(connection, "application_id"), _value(connection, "user_version")
+    if known == (APPLICATION, VERSION):
+        return  # so that reading does not wait until another program has finished writing
     connection.execute("BEGIN IMMEDIATE")
     if _value(connection, "application_id") == 0:  # no other process has created it in the meantime
         for table in TABLES:
@@ -229,6 +237,11 @@ def unusable(path: Path, error: object) -> GradebookError:
                     f"the gradebook {path} cannot be used, because {locked} is read-only: make it "
                     "writable, or copy the whole folder to a place where you can write."
                 )
+    if name.startswith(_IN_USE):
+        return GradebookInUseError(
+            f"another program is writing to the gradebook {path}: close that program, then try "
+            "again."
+        )
     if name.startswith(_NO_ROOM):
         return GradebookError(
             f"the gradebook {path} cannot be written ({first}). It keeps what was recorded. Make "

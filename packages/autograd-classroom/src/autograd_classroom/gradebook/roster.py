@@ -82,11 +82,12 @@ def from_file(path: Path) -> Roster:
 
 
 def _people(text: str) -> Roster:
-    delimiter = (
-        ";" if text.partition("\n")[0].count(";") > text.partition("\n")[0].count(",") else ","
-    )
+    first = text.partition("\n")[0]
+    delimiter = max((",", ";", "\t"), key=first.count)
     rows = list(_rows(text, delimiter))
-    header = rows[0][1] if rows else []
+    if not rows:
+        raise RosterError("it is empty: give it a row of column names and a row for each student.")
+    header = rows[0][1]
     columns = _columns(header)
     if len(rows) == 1:
         raise RosterError("it names no students: give each of them a row below the column names.")
@@ -186,6 +187,9 @@ def _found(students: Iterable[str], roster: Roster) -> Iterator[tuple[str, Perso
     for student in students:
         match = _NUMBERED.fullmatch(student)
         name, number = match.groups() if match else (student, "")
+        head, _, tail = student.rpartition("_")
+        if not match and owners.get(_folded(head), set()) & owners.get(_folded(tail), set()):
+            name, number = head, _folded(tail)  # the site's number contains letters
         named = owners.get(_folded(student)) or owners.get(_folded(name), set())
         numbered = owners.get(number, set())
         if len(named) == 1 == len(numbered) and named != numbered and _is_joined(name):

@@ -223,9 +223,13 @@ def _extensions(data: Any) -> dict[str, int]:
     for name, value in table.items():
         if not _is_count(value):
             raise SettingsError(
-                f"the extension of {name} is {value!r}, and it has to be a number of days."
+                f"the extension of {name} is {_shown(value)}, and it has to be a number of days."
             )
     return dict(table)
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _is_count(value: Any) -> bool:

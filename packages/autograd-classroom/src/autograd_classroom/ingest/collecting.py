@@ -29,6 +29,7 @@ from autograd_classroom.ingest.files import (
 )
 from autograd_classroom.ingest.students import student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
+from autograd_classroom.paths import REPORTS_MARK
 from autograd_course.errors import CourseError
 from autograd_course.extraction.extracting import attempted
 from autograd_course.extraction.lessons import lesson_of
@@ -117,6 +118,18 @@ def by_student(root: Path) -> dict[str, list[Path]]:
     return owned
 
 
+def ignored(root: Path) -> list[str]:
+    """Return the names of the files next to the submissions that no student seems to hand in."""
+    if not root.is_dir():
+        return []
+    taken = set(_tops(root))
+    return [
+        printable(path.name)
+        for path in sorted(root.iterdir())
+        if path.is_file() and path not in taken and not is_skipped(path.name)
+    ]
+
+
 def _of_a_class(source: str) -> Rejected:
     """Reject a zip file that a course site created for a whole class."""
     return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
@@ -134,6 +147,8 @@ def _tops(root: Path) -> Iterator[Path]:
         is_folder = path.is_dir() and not path.is_symlink()
         if is_skipped(path.name) and not (is_folder and _is_hidden_student(path)):
             continue
+        if is_folder and (path / REPORTS_MARK).is_file():
+            continue  # the reports of an earlier run
         if is_folder and _is_of_many(path.name):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or is_interesting(path.name) or is_download(path.name):
@@ -168,7 +183,7 @@ def _students(student: str, files: list[Found]) -> Iterator[Submission | Rejecte
         yield best.submission
         for other in others:
             instead = f"{best.submission.source} is graded for lesson {lesson[:2]} instead"
-            yield Rejected(student, other.submission.source, instead)
+            yield Rejected(student, other.submission.source, instead, is_superseded=True)
 
 
 def _read(student: str, file: Found) -> _Read | Rejected:

@@ -67,7 +67,7 @@ def hand_in(
                 unread.add(each.source)
             if isinstance(taken, Rejected):
                 book.reject(taken)
-                rejected += 1
+                rejected += not taken.is_superseded
             elif isinstance(each, Submission) and taken:
                 book.hand_in(each, taken)
                 notebooks += 1

@@ -27,11 +27,15 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file or a student's folder that is not graded, and the reason in one sentence."""
+    """A file or a student's folder that is not graded, and the reason in one sentence.
+
+    ``is_superseded`` says whether another file of the student is graded instead.
+    """
 
     student: str
     source: str
     problem: str
+    is_superseded: bool = False
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:

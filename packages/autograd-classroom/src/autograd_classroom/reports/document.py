@@ -35,7 +35,7 @@ def _student(book: Gradebook, name: str, possible: float) -> dict[str, Any]:
     scores = book.scores(name)
     return {
         "student": name,
-        "points": total_points(scores),
+        "points": total_points(scores) if any(score.is_counted for score in scores) else None,
         "possible": possible,
         "results": [_result(score) for score in scores],
         "problems": [

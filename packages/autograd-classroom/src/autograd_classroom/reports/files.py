@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.paths import REPORTS_MARK
 from autograd_classroom.reports.document import json_pieces
 from autograd_classroom.reports.gradescope import gradescope_results
 from autograd_classroom.reports.junit import junit_pieces
@@ -73,7 +74,6 @@ _OURS = (
     "grades.csv", "results.csv", "results.json", "junit.xml", "class.html", "feedback",
     "gradescope", "canvas.csv", "moodle.csv", "feedback.zip",
 )  # fmt: skip
-_MARK = ".autograd-course-reports"  # every report folder contains this file
 
 
 class ReportsError(CourseError):
@@ -86,14 +86,14 @@ def prepare(folder: Path) -> None:
     Raises ReportsError if a report would replace a file that this module did not write.
     """
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
-    if theirs and not (folder / _MARK).is_file():
+    if theirs and not (folder / REPORTS_MARK).is_file():
         raise ReportsError(
             f"{folder} has a {theirs[0]} that was not written here: name another folder "
             "with --reports."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _MARK).touch()
+        (folder / REPORTS_MARK).touch()
     except OSError as error:
         raise ReportsError(f"no reports can be written to {folder} ({error.strerror}).") from None
 

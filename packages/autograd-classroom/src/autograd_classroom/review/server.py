@@ -7,6 +7,7 @@ contain the token. A request that changes points must also come from one of the 
 from __future__ import annotations
 
 import secrets
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Iterator
@@ -15,9 +16,11 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from autograd_classroom.gradebook import Gradebook, GradebookError
+from autograd_classroom.gradebook.opening import GradebookInUseError
 from autograd_classroom.gradebook.settling import ChangedMeanwhileError, SettlingError, total_from
 from autograd_classroom.reports.pages.rendering import rendered
 from autograd_classroom.review.order import FILTERS, Cell, Matrix
@@ -72,6 +75,11 @@ class Review(ThreadingHTTPServer):
         """Bind to the address without looking up the name of this machine."""
         TCPServer.server_bind(self)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a browser that closes the connection before it has read the page."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _RefusedError(Exception):
     """Raised when the server refuses a request."""
@@ -86,6 +94,8 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "autograd-course"
     sys_version = ""
     timeout = _PATIENCE
+
+    _typed = ""  # the comment in the form, which must not get lost
 
     def do_GET(self) -> None:  # http.server requires this name
         """Show the table of scores or one answer."""
@@ -104,6 +114,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self._answering():
             place, cell, show = self._asked()
             form = self._form()
+            self._typed = form.get("comment", "")
             if place != "settle":
                 raise _RefusedError(HTTPStatus.NOT_FOUND)
             with Gradebook.existing(self.server.gradebook) as book:
@@ -137,7 +148,9 @@ class _Handler(BaseHTTPRequestHandler):
         except _RefusedError as refused:
             self._send(f"<!doctype html><title>{refused}</title><p>{refused}", refused.status)
         except GradebookError as error:
-            self._send(_sentence(error), HTTPStatus.NOT_FOUND)
+            in_use = isinstance(error, GradebookInUseError)
+            status = HTTPStatus.SERVICE_UNAVAILABLE if in_use else HTTPStatus.NOT_FOUND
+            self._send(_sentence(error, self._typed), status)
 
     def _asked(self) -> tuple[str, Cell, str]:
         """Return the path after the token, the requested answer, and the name of the filter.
@@ -193,5 +206,5 @@ def _fields(text: str) -> dict[str, str]:
         raise _RefusedError(HTTPStatus.BAD_REQUEST) from None
 
 
-def _sentence(error: GradebookError) -> str:
-    return "".join(rendered("sentence.html", sentence=str(error)))
+def _sentence(error: GradebookError, typed: str) -> str:
+    return "".join(rendered("sentence.html", sentence=str(error), typed=typed))
