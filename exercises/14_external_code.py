@@ -99,7 +99,7 @@ with show_error():
 
 
 # %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. A `float` in a schema is a `double` in C++. `source()` returns the source as text. Start from a copy of `MODEL`. The source of `decayed_sum` in the lesson shows the other parts that you need. The function `soft_threshold` below builds the operator and calls it. To see the compiler's messages, call `build(source())` in a new cell.
+# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. A `float` in a schema is a `double` in C++. `source()` returns the source as text. Start from a copy of `MODEL`, and keep its `#include` lines. The source of `decayed_sum` in the lesson shows the other parts that you need. The function `soft_threshold` below builds the operator and calls it. To see the compiler's messages, call `build(source())` in a new cell.
 #
 # **Constraints:**
 #

@@ -341,7 +341,8 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 # next session does not compile it again. The headers under `torch/csrc/stable` contain only the
 # part of PyTorch that does not change between versions. A library built with them also works with
 # later versions of PyTorch. Most examples on the web include `torch/extension.h` instead. That
-# header includes all of PyTorch and takes much longer to compile.
+# header includes all of PyTorch and takes much longer to compile. It does not work with `build`,
+# which allows only the stable headers.
 
 # %% [markdown]
 # ### What the operator saves

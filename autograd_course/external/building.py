@@ -65,6 +65,14 @@ _ERROR = re.compile(
 _FROM_HERE = re.compile(
     r"^(?P<file>.+?)[:(](?P<line>\d+)[:)].*\b(?:required from|in instantiation of)"
 )
+# GCC and Clang print these lines before an error in a header.
+_INCLUDED = re.compile(r"^(?:In file included|\s+)\s*from (?P<file>.+?):(?P<line>\d+)[:,]")
+# PyTorch's headers print this message if the stable interface, for which we compile, lacks them.
+_UNSTABLE = "TORCH_TARGET_VERSION is defined"
+_STABLE = (
+    "`build` compiles for PyTorch's stable interface. Include the headers under torch/csrc/stable, "
+    "as the lesson's source does, in place of this one"
+)
 # PyTorch 2.11 prints this message, skips the operator and continues. Later versions abort the
 # process.
 REFUSED = "Exception in aoti_torch"
@@ -89,12 +97,14 @@ def explained(log: str, sources: list[Path]) -> BuildError:
     """Return a :class:`BuildError` that explains the ``log`` of a failed build.
 
     If the error is in a header, the result points to the line of ``sources`` that instantiates the
-    header's template.
+    header's template, or else to the line that includes the header.
     """
     found = _first_error(log.splitlines(), {str(path): path for path in sources})
     if found is None:
         return _after_compiling(log)
     path, line, what = found
+    if path is None:
+        return BuildError(f"The C++ does not compile: {what}", log=log)
     shown = f"The C++ does not compile: {path.name}, line {line}: {what}"
     text = path.read_text(encoding="utf-8").splitlines()
     if 0 < line <= len(text):
@@ -102,21 +112,29 @@ def explained(log: str, sources: list[Path]) -> BuildError:
     return BuildError(what, line, shown, log)
 
 
-def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str] | None:
-    """Return the file, line and message of the first error in one of the author's ``own`` files."""
+def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path | None, int, str] | None:
+    """Return the first error, and the place in the author's ``own`` files that leads to it.
+
+    The file is ``None`` if the log names no such place.
+    """
     led_here: tuple[Path, int] | None = None
+    included: tuple[Path, int] | None = None
     elsewhere: str | None = None
     for text in lines:
         if (here := _FROM_HERE.match(text)) and here["file"] in own:
             led_here = own[here["file"]], int(here["line"])
+        if (here := _INCLUDED.match(text)) and here["file"] in own and elsewhere is None:
+            included = own[here["file"]], int(here["line"])
         if not (error := _ERROR.match(text)):
             continue
         if error["file"] in own and elsewhere is None:
             return own[error["file"]], int(error["line"]), error["what"]
+        if elsewhere is None and _UNSTABLE in error["what"]:
+            return *(included or (None, 0)), _STABLE
         elsewhere = elsewhere or error["what"]
         if led_here:
             break
-    return (*led_here, elsewhere) if led_here and elsewhere else None
+    return (*(led_here or included or (None, 0)), elsewhere) if elsewhere else None
 
 
 def _after_compiling(log: str) -> BuildError:
@@ -129,7 +147,8 @@ def _after_compiling(log: str) -> BuildError:
         )
     else:
         lines = [line.strip() for line in log.splitlines() if line.strip()]
-        what = f"The C++ cannot be built: {lines[-1] if lines else 'the compiler said nothing'}"
+        last = lines[-1].rstrip(".") if lines else "the compiler said nothing"
+        what = f"The C++ cannot be built: {last}"
     return BuildError(what, log=log)
 
 

@@ -98,7 +98,28 @@ LOGS = {
         2,
         "no match",
     ),
+    "a header's own error": (
+        "In file included from /torch/y.h:3,\n                 from {file}:1:\n"
+        "/torch/x.h:9:2: error: #error 'no such machine'\n{file}:2:5: error: 'q' was not declared",
+        1,
+        "line 1: #error 'no such machine'\n    #include <nothing.h>",
+    ),
+    "clang's header": (
+        "In file included from {file}:1:\n/torch/x.h:9:1: error: invalid operands\n"
+        "{file}:2:3: note: in instantiation of function template 'f' requested here",
+        2,
+        "invalid operands",
+    ),
+    "a header that nothing leads to": ("/torch/x.h(9): error: no match", None, "compile: no match"),
+    "a header that is not stable": (
+        'In file included from {file}:1:\n/torch/extension.h:13:2: error: #error "This file should '
+        'not be included when either TORCH_STABLE_ONLY or TORCH_TARGET_VERSION is defined."\n'
+        "{file}:2:5: error: 'at' does not name a type",
+        1,
+        "Include the headers under torch/csrc/stable, as the lesson's source does, in place of",
+    ),
     "linker": ("/usr/bin/ld: a.o: undefined reference to `other(int)'", None, "other(int"),
+    "a full stop": ("Command 'ninja' returned exit status 1.", None, "returned exit status 1"),
     "silent": ("", None, "the compiler said nothing"),
 }
 
@@ -113,6 +134,7 @@ def test_a_compilers_log_becomes_one_sentence(
 
     assert error.line == line
     assert what in str(error)
+    assert not str(error).endswith(".")  # the grader ends the sentence
 
 
 @pytest.mark.thorough
