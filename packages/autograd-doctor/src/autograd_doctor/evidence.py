@@ -89,12 +89,18 @@ class DefaultDtype:
     line: str = ""
 
 
+# Fragments of two errors that PyTorch raises after ``forward`` has returned.
+DIRTY_NOT_RETURNED = "marked as dirty"
+RETURNED_AND_SAVED = "returned as-is as output is being saved"
+
+
 @dataclass(frozen=True)
 class Forward:
     """Observations from one forward pass.
 
     ``outputs`` holds detached copies, and ``kinds`` holds the type name of each returned value.
-    ``changed`` and ``dirty`` are positions among the arguments of the call.
+    ``changed`` and ``dirty`` are positions among the arguments of the call. If the call raises an
+    error, they are known only for the errors that PyTorch raises after ``forward`` has returned.
     ``marked_non_differentiable`` holds positions among its outputs.
     """
 

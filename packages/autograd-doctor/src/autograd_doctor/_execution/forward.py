@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,14 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor._numerics.tensors import changed, is_float
 from autograd_doctor._source import line_without_dtype
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import BackwardInside, DefaultDtype, Failure, Forward
+from autograd_doctor.evidence import (
+    DIRTY_NOT_RETURNED,
+    RETURNED_AND_SAVED,
+    BackwardInside,
+    DefaultDtype,
+    Failure,
+    Forward,
+)
 
 
 def forward_pass(session: Session) -> Forward:
@@ -32,7 +40,13 @@ def forward_pass(session: Session) -> Forward:
         returned, backward_inside = watching_backward(lambda: session.call(args))
     log = session.log
     if isinstance(returned, Failure):
-        return Forward(failure=returned, read_saved=log.read_saved_in)
+        stopped = Forward(failure=returned, read_saved=log.read_saved_in)
+        if not any(said in returned.text for said in (DIRTY_NOT_RETURNED, RETURNED_AND_SAVED)):
+            return stopped
+        dirty = _positions(log.dirty, args)
+        return replace(
+            stopped, changed=changed(before, args), dirty=dirty, written=_written(session)
+        )
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
         raise CannotDiagnoseError(

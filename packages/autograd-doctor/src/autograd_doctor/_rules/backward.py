@@ -84,12 +84,19 @@ def backward_raises(evidence: Evidence) -> Match | None:
 def _what_to_do(failure: Failure, source: str) -> str:
     if "tuple index out of range" in failure.text and "needs_input_grad" in source:
         return _NEEDS
+    if "to unpack (expected" in failure.text and "needs_input_grad" in failure.line:
+        return _NEEDS_UNPACKED
     return next((hint for said, hint in WHAT_TO_DO.items() if said in failure.text), "")
 
 
 _NEEDS = (
     "Check that the call passed the optional argument before you read its entry: "
     "`ctx.needs_input_grad` has entries only for arguments that were passed."
+)
+_NEEDS_UNPACKED = (
+    "Unpack only the entries that you need, as in `needs_x, *_ = ctx.needs_input_grad`. This tuple "
+    "has one entry for each argument of the call, and none for an optional argument that the call "
+    "left out."
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 _TO_NUMBERS = "Convert the mask to numbers first: `mask.to(grad_output.dtype)`."

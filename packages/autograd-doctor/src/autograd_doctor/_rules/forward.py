@@ -21,7 +21,7 @@ from autograd_doctor._rules.rule import (
     rule,
     what_was_raised,
 )
-from autograd_doctor.evidence import Evidence
+from autograd_doctor.evidence import DIRTY_NOT_RETURNED, RETURNED_AND_SAVED, Evidence
 from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import elements, number, plain, plural, quoted
 
@@ -123,14 +123,29 @@ IN_SETUP_CONTEXT = (
 )
 def wrong_mark_dirty(evidence: Evidence) -> Match | None:
     forward = evidence.forward
-    if forward.failure and "marked as dirty" in forward.failure.text:
-        return Match("`forward` marks an input as dirty but does not return it.")
     unchanged = set(forward.dirty) - set(forward.changed) - set(forward.written)
+    if forward.failure and DIRTY_NOT_RETURNED in forward.failure.text:
+        if len(forward.dirty) != 1:
+            return Match("`forward` marks an input as dirty but does not return it.")
+        name = evidence.name(forward.dirty[0])
+        if unchanged:
+            return Match(
+                f"`forward` marks `{name}` as dirty, but it neither changes nor returns this "
+                "tensor.",
+                hint=_REBINDS.format(name),
+            )
+        return Match(f"`forward` marks `{name}` as dirty but does not return it.")
     if unchanged:
         return Match(
             f"`forward` marks `{evidence.name(min(unchanged))}` as dirty but does not change it."
         )
     return None
+
+
+_REBINDS = (
+    "Change the input itself, as in `{0}.copy_(…)`, `{0}.mul_(…)` or `out={0}`, and return it: the "
+    "assignment `{0} = …` only gives a new tensor the same name. Or leave out `ctx.mark_dirty`."
+)
 
 
 @rule(
@@ -142,6 +157,8 @@ def wrong_mark_dirty(evidence: Evidence) -> Match | None:
     lesson="02_ctx_rules",
 )
 def mutates_input(evidence: Evidence) -> Match | None:
+    if evidence.forward.failure:
+        return None
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
     # The doctor cannot see calls to mark_dirty inside a callable. If the callable returns a changed
     # input, the doctor assumes that a Function inside it marked the input as dirty.
@@ -198,6 +215,15 @@ def forward_raises(evidence: Evidence) -> Match | None:
         where = f"in {dtype}, the dtype of your inputs, "
     if failure is None or failure.runs_in_own_dtype:
         return None
+    if evidence.forward.changed and RETURNED_AND_SAVED in failure.text:
+        name = evidence.name(evidence.forward.changed[0])
+        return Match(
+            f"`forward` changes `{name}` in place and returns it but does not mark it as dirty, so "
+            f"PyTorch {what_was_raised(failure)}",
+            {**raised(failure), "call": call(evidence)},
+            hint=f"Call `ctx.mark_dirty({name})`, and save the output. Do not save a view of "
+            f"`{name}`, which PyTorch's message advises.",
+        )
     return Match(
         f"{where}`forward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence, dtype)},
@@ -210,9 +236,8 @@ _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
     "a single truth value, and this tensor has many elements.",
-    "returned as-is as output is being saved": "`forward` returns one of its inputs. If it changes "
-    "this input in place, call `ctx.mark_dirty(x)` and save the output. Otherwise return a copy, "
-    "`x.clone()`.",
+    RETURNED_AND_SAVED: "`forward` returns one of its inputs. If it changes this input in place, "
+    "call `ctx.mark_dirty(x)` and save the output. Otherwise return a copy, `x.clone()`.",
 }
 
 

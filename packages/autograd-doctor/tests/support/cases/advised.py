@@ -55,6 +55,18 @@ def asks_and_multiplies_a_tuple(ctx: Any, g: Tensor) -> tuple[Any, None]:
     return g * ctx.saved_tensors if ctx.needs_input_grad[0] else None, None
 
 
+def unpacks_what_is_needed(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    needs_x, needs_y = ctx.needs_input_grad
+    (x,) = ctx.saved_tensors
+    return 2 * x * g if needs_x else None, g if needs_y else None
+
+
+def rebinds_and_marks(ctx: Any, x: Tensor) -> Tensor:
+    ctx.mark_dirty(x)
+    x = 2 * x  # a new tensor
+    return x
+
+
 def rectified(x: Tensor) -> Tensor:
     return x if x > 0 else 0 * x
 
@@ -97,6 +109,7 @@ def refuse_twice(x: Tensor, g: Tensor) -> Tensor:
 # ``…``.
 ADVISED = [
     Case("backward-raises", "an entry of needs_input_grad for an argument that was left out", raw(saves_with_a_default, asks_for_the_default), (X,)),
+    Case("backward-raises", "entries of needs_input_grad are unpacked, and an argument was left out", raw(saves_with_a_default, unpacks_what_is_needed), (X,)),
     Case("backward-raises", "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:
         (g * ctx.saved_tensors[1], None)), (X,)),
     Case("backward-raises", "needs_input_grad, and another mistake", raw(saves_with_a_default, asks_and_multiplies_a_tuple), (X,)),
@@ -104,6 +117,9 @@ ADVISED = [
     Case("forward-raises", "shapes that no product takes", saving(torch.matmul, lambda x, y, g: (g, g)), (X, Y)),
     Case("forward-raises", "an input that is changed, returned and saved", split(lambda x: x.mul_(2), lambda ctx, g: 2 * g,
         setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)), (X,)),
+    Case("forward-raises", "an input that is returned as it was, and saved", split(lambda x: x, lambda ctx, g: g,
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs)), (X,)),
+    Case("wrong-mark-dirty", "marked, and another tensor under its name is returned", raw(rebinds_and_marks, lambda ctx, g: 2 * g), (X,)),
     Case("wrong-arity", "a default that setup_context makes count", split(scaled, lambda ctx, g: ctx.scale * g,
         setup=setup_context), (X,)),
     Case("wrong-arity", "a list", saving(torch.mul, lambda x, y, g: [g * y, g * x]), (X, Y)),
