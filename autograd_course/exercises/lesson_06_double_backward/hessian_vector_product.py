@@ -145,6 +145,19 @@ def of_quadratic_form(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensor
     return tuple((product * v).sum() for product, v in pairs)
 
 
+def of_every_gradient(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Differentiate every gradient, even a constant one."""
+    leaves, gradients = first_pass(f, inputs)
+    return tuple(torch.autograd.grad(gradients, leaves, vectors, materialize_grads=True))
+
+
+def of_used_inputs(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
+    """Expect that the gradients depend on every input."""
+    leaves, gradients = first_pass(f, inputs)
+    pairs = zip(gradients, vectors, strict=True)
+    return torch.autograd.grad(sum(((g * v).sum() for g, v in pairs), torch.zeros(())), leaves)
+
+
 SIZE = 100  # inputs of the function whose Hessian must not be built
 FEW = 10  # inputs of the same function, to compare: two passes cost the same for any size
 
@@ -278,6 +291,12 @@ EXERCISE = RoutineExercise(
         "This multiplies the gradient by itself, not by the vectors.": of_squared_gradients,
         "This multiplies the gradient by a number. It contains no second derivative: differentiate "
         "this number with respect to the inputs.": of_gauss_newton,
+    },
+    raising={
+        "f is linear in its second input, so the gradient of this input is a constant and has no "
+        "graph. Leave it out of the second pass.": of_every_gradient,
+        "f is linear in its second input, so no gradient depends on this input. Return zeros for "
+        "it: that is its part of the product.": of_used_inputs,
     },
     container=tuple,
     trials=(never_builds_the_hessian, stays_at_the_point, leaves_inputs_alone),

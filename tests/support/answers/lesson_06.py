@@ -351,6 +351,12 @@ def hvp_on_the_callers_tensors(f: Any, inputs: Any, vectors: Any) -> Any:
     return torch.autograd.grad(dot, inputs, materialize_grads=True)
 
 
+def hvp_of_every_gradient(f: Any, inputs: Any, vectors: Any) -> Any:
+    leaves = _leaves(inputs)
+    grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
+    return torch.autograd.grad(grads, leaves, vectors)
+
+
 def hvp_with_none(f: Any, inputs: Any, vectors: Any) -> Any:
     leaves = _leaves(inputs)
     grads = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
@@ -884,8 +890,14 @@ WRONG = [
     Wrong(
         "hessian-vector-product",
         "trips over a zero",
-        "appears to not have been used",
+        "no gradient depends on this input. Return zeros for it",
         hvp_that_trips_over_zero,
+    ),
+    Wrong(
+        "hessian-vector-product",
+        "differentiates a constant",
+        "the gradient of this input is a constant and has no graph",
+        hvp_of_every_gradient,
     ),
     Wrong("hessian-vector-product", "each by itself", "diagonal blocks", hvp_by_blocks),
     Wrong(
