@@ -64,13 +64,13 @@ def same_under_autocast(close: float = 2e-3) -> Check:
         try:
             right = _run(function, inputs, block=False)
         except Exception as error:
-            return _clash(f"Without autocast, with float32 inputs, {told(error, function)}")
+            return _clash(f"without autocast, with float32 inputs, {told(error, function)}")
         for how, given, inside, share in _ways(inputs, close):
             try:
                 came = _run(function, given, block=True, inside=inside)
             except Exception as error:
                 return _clash(
-                    f"Under autocast, {how}, {told(error, function)}", _saved(function, given)
+                    f"under autocast, {how}, {told(error, function)}", _saved(function, given)
                 )
             for name, one, other in zip(_names(right), came, right, strict=True):
                 if float((one - other).abs().max()) > share * float(other.abs().max()):
@@ -121,7 +121,7 @@ def _imprecise(how: str, name: str, came: Tensor, right: Tensor, cause: str) -> 
     one, other = farthest(came, right)
     return found(
         "autocast",
-        f"Under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, but "
+        f"under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, but "
         f"{other:.4g} without autocast.",
         {"actual": one, "expected": other},
         cause
