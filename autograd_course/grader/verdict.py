@@ -316,7 +316,8 @@ _KINDS: dict[Kind, str] = {
     'grade("{exercise}", your_function).',
     "no function": 'this is {name}, not a function: grade("{exercise}", your_function), '
     "without calling it.",
-    "no numbers": 'this is of type {name}; hand in numbers: grade("{exercise}", [1, 2, 3]).',
+    "no numbers": "this is of type {name}; hand in a list with one number for each question: "
+    'grade("{exercise}", [1, ...]).',
     "no text": "this is of type {name}; hand in a line and an experiment as text: "
     'grade("{exercise}", "1a").',
 }

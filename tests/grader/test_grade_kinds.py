@@ -169,6 +169,9 @@ LOCATIONS = [
     ("2b", "passed", "line 2 is wrong, and experiment b shows it. `diagnose` calls"),
     ("4b", "passed", "the mistake `saved-twice`: "),
     (" Line 2, experiment B ", "passed", "line 2 is wrong"),
+    ("b2", "passed", "line 2 is wrong"),
+    ("2 and b", "passed", "line 2 is wrong"),
+    ("Experiment B shows line 2", "wrong", "Hand in a line from 1 to 4"),
     (..., "not attempted", "there is no answer yet"),
     ("", "not attempted", "there is no answer yet"),
     (3, "wrong", "hand in a line and an experiment as text"),
@@ -177,7 +180,7 @@ LOCATIONS = [
     ("2a", "wrong", "line 2 is wrong, as you say, but experiment a does not show it. Both save"),
     *[
         (typed, "wrong", "Hand in a line from 1 to 4 and an experiment from a to b, such as")
-        for typed in ("2", "b", "5b", "2c", "b2", "saved-twice")
+        for typed in ("2", "b", "5b", "2c", "2bb", "saved-twice")
     ],
 ]
 
@@ -209,14 +212,14 @@ GUESSES = [
     ([1, 2, 1010], "wrong", "number 3 of your list: the run does not give 1010."),
     ([float("nan"), 2, 1000], "wrong", "number 1 of your list: the run does not give nan."),
     ([1, 2], "wrong", "hand in 3 numbers, one for each question. These are 2."),
-    ("one", "wrong", "this is of type str; hand in numbers"),
-    ({}, "wrong", "this is of type dict; hand in numbers"),
-    ([[1], {}], "wrong", "this is of type list; hand in numbers"),
+    ("one", "wrong", "this is of type str; hand in a list with one number for each"),
+    ({}, "wrong", "this is of type dict; hand in a list with one number for each"),
+    ([[1], {}], "wrong", "this is of type list; hand in a list with one number for each"),
     (torch.tensor([1.0, 2.0, 1000.0]), "passed", "the run gives"),
-    (torch.ones(3, 1), "wrong", "this is of type Tensor; hand in numbers"),
+    (torch.ones(3, 1), "wrong", "this is of type Tensor; hand in a list with one number for each"),
     (np.array([1.0, 2.0, 1000.0]), "passed", "the run gives"),
     ([np.int64(1), Fraction(4, 2), np.float32(1000)], "passed", "the run gives"),
-    (np.ones((3, 1)), "wrong", "this is of type ndarray; hand in numbers"),
+    (np.ones((3, 1)), "wrong", "this is of type ndarray; hand in a list with one number for each"),
 ]
 
 

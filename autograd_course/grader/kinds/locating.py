@@ -18,7 +18,8 @@ from autograd_course.grader.verdict import (
     WrongKind,
 )
 
-_TYPED = re.compile(r"(?:line)?(?P<line>\d)(?:experiment)?(?P<experiment>[a-z])")
+_IGNORED = re.compile(r"line|experiment|and|[\W_]+")
+_TYPED = re.compile(r"(?P<line>\d)(?P<experiment>[a-z])")
 
 
 def judge_location(exercise: LocatingExercise, answer: Any) -> Verdict:
@@ -29,7 +30,8 @@ def judge_location(exercise: LocatingExercise, answer: Any) -> Verdict:
         return Verdict(WrongKind("no text", type(answer).__name__, exercise.id))
     lines = sorted({*exercise.lines, *exercise.wrong_lines})
     experiments = sorted({*exercise.experiments, exercise.experiment})
-    typed = _TYPED.fullmatch(re.sub(r"[\W_]+", "", answer.lower()))
+    in_order = "".join(sorted(_IGNORED.sub("", answer.lower())))  # "b2" is "2b"
+    typed = _TYPED.fullmatch(in_order)
     if not typed or typed["line"] not in lines or typed["experiment"] not in experiments:
         return Verdict(NoSuchChoice(answer, lines[-1], experiments[-1]))
     line, experiment = typed["line"], typed["experiment"]
