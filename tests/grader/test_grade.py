@@ -20,7 +20,7 @@ import pytest
 import torch
 from answers import ALSO_RIGHT, RIGHT, WRONG
 from answers.lesson_01 import SOLVED
-from answers.making import Wrong, spoiled
+from answers.making import Wrong, rewritten, spoiled
 from autograd_doctor import RULES, CannotDiagnoseError
 from IPython.core.interactiveshell import InteractiveShell
 from sampling import first_rows
@@ -717,6 +717,16 @@ def test_the_third_is_told_what_is_wrong_in_the_line() -> None:
 
     assert "there    an operator is wrong" in told
     assert RIGHT_SLOPE not in told
+
+
+def test_a_repeated_index_is_told_to_add_up() -> None:
+    last = "return (grad_output.new_zeros(ctx.shape).index_add(0, index.reshape(-1), rows), None)"
+    lost = "grad = grad_output.new_zeros(ctx.shape)\ngrad[index] += grad_output\nreturn grad, None"
+    answer = rewritten("03_gradient_patterns", "GatherRows", (last, lost))
+    for _ in range(3):
+        told = str(grade("gather-rows", answer))
+
+    assert "there    a value is overwritten, but values have to be added up here" in told
 
 
 def test_after_the_third_hint_the_change_is_told() -> None:

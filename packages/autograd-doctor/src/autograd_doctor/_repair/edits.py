@@ -1187,7 +1187,7 @@ def kept_dims(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Replace ``gather`` with ``scatter`` or ``scatter_add``, which invert the selection.
 
-    Also remove an index, or add up the values that are written to repeated indices.
+    Also remove an index.
     """
     for place, node in scope.places:
         args = node.args if isinstance(node, ast.Call) else []
@@ -1199,6 +1199,11 @@ def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
             for extent in ("", "[:, None]", "[..., None]", "[None]"):
                 yield place, parse(f"{ast.unparse(node.value)}{extent}")
+
+
+def summed_at_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Add up the values that an assignment writes to repeated indices."""
+    for place, node in scope.places:
         if isinstance(node, ast.Assign | ast.AugAssign):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             whole = not any(isinstance(it, ast.Slice) for it in ast.walk(target))
@@ -1926,6 +1931,7 @@ KINDS = (
     Kind("another number", 1.3, other_numbers),
     Kind("another function", 1.3, other_functions),
     Kind("another selection", 1.3, other_selections),
+    Kind("sums at indices", 1.3, summed_at_indices),
     Kind("a gradient or none", 1.3, missing_gradients),
     Kind("a magnitude", 1.4, missing_magnitudes),
     Kind("a condition", 1.3, missing_conditions),
@@ -2004,6 +2010,7 @@ SAID = {
     "another function": "another function has to be called",
     "a simpler function": "another function has to be called",
     "another selection": "the wrong elements are selected",
+    "sums at indices": "a value is overwritten, but values have to be added up here",
     "a gradient or none": "a gradient is None, or the other way around",
     "a magnitude": "an absolute value is missing",
     "the opposite flag": "a flag has to be replaced by its opposite",
@@ -2132,7 +2139,7 @@ LIKELY_FOR = {
         "a transpose",
     ),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
-    "duplicate-index": ("another selection", "another function", "an addition"),
+    "duplicate-index": ("another selection", "sums at indices", "another function", "an addition"),
     "wrong-region": (
         "no condition",
         "another comparison",
