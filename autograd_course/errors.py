@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+NO_MESSAGE = "without a message"
+
 
 class CourseError(Exception):
     """The base class of all exceptions that the course defines."""
@@ -19,4 +21,4 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message."""
     from autograd_doctor.extension import describe_error  # this imports PyTorch
 
-    return (describe_error(error).text.splitlines() or ["without a message"])[0]
+    return (describe_error(error).text.splitlines() or [NO_MESSAGE])[0]

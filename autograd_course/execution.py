@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map
 
 from autograd_course.calls import as_tuple, differentiated, is_float, takes_ctx
 from autograd_course.engine import run_backward as run_engine
-from autograd_course.errors import first_line
+from autograd_course.errors import NO_MESSAGE, first_line
 from autograd_course.external import BuildError
 
 Inputs = tuple[Any, ...]
@@ -291,7 +291,26 @@ def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
     if isinstance(error, BuildError):
         return _built(error)
     who = "it" if method == WHOLE else f"`{method}`"
-    return f"{who} raises {type(error).__name__}: {said(error).rstrip('.')}{place(error, answer)}."
+    line = place(error, answer)
+    if stub := _other_stub(error, answer):
+        return (
+            f"{who} uses `{stub}`, which is not written yet{line}. Solve the exercise that asks "
+            f"for `{stub}` first."
+        )
+    text = said(error).rstrip(".")
+    text = f" {text}" if text == NO_MESSAGE else f": {text}"
+    return f"{who} raises {type(error).__name__}{text}{line}."
+
+
+def _other_stub(error: BaseException, answer: Any) -> str:
+    """Return the name of a class or function outside the answer whose stub raised ``error``."""
+    if not isinstance(error, NotImplementedError) or error.args or not _raises_here(error):
+        return ""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    parts = (inspect.unwrap(getattr(part, "__func__", part)) for part in _parts(answer))
+    beside = any(getattr(part, "__globals__", None) is frame.f_globals for part in parts)
+    own = _is_own(frame, answer) or _is_base(frame)
+    return frame.f_code.co_qualname.split(".")[0] if beside and not own else ""
 
 
 def said(error: BaseException) -> str:

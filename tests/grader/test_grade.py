@@ -270,6 +270,20 @@ def test_an_unfinished_answer_is_not_attempted(answer: Any, says: str) -> None:
     assert says in " ".join(str(result).split())
 
 
+def test_a_stub_of_another_cell_is_named() -> None:
+    scope: dict[str, Any] = {}
+    cells = {
+        "<cell 1>": "def clipped_sign(x):\n    raise NotImplementedError\n",
+        "<cell 2>": "def train_binary_net(images, labels):\n    return clipped_sign(images)\n",
+    }
+    for name, source in cells.items():
+        exec(compile(source, name, "exec"), scope)
+    told = grade("binary-digits", scope["train_binary_net"]).message
+
+    assert "it uses `clipped_sign`, which is not written yet (line 2" in told
+    assert "Solve the exercise that asks for `clipped_sign` first." in told
+
+
 def test_a_forward_of_c_is_run_and_not_asked_for_its_arguments() -> None:
     class Signs(Function):
         forward = staticmethod(torch.sign)
