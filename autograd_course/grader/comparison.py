@@ -40,8 +40,10 @@ class Source:
 
     name: str
     verb: Literal["returns", "has"]
+    inputs: Mapping[str, torch.dtype] = field(default_factory=dict)
 
 
+NO_INPUTS: Mapping[str, torch.dtype] = {}
 FORWARD = Source("`forward`", "returns")
 
 
@@ -75,7 +77,7 @@ def difference(
         return Difference(f"the outputs of {what} are right, but in the wrong order.", COUNT)
     for number, (got, right) in enumerate(zip(actual, expected, strict=True)):
         name = what if len(expected) == 1 else f"output {number} of {what}"
-        if found := _difference(name, _tensor(got), _tensor(right), rtol, atol):
+        if found := _difference(name, _tensor(got), _tensor(right), rtol, atol, source.inputs):
             return found
     return None
 
@@ -127,7 +129,14 @@ def _tensor(value: Any) -> Any:
     return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
 
 
-def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) -> Difference | None:
+def _difference(
+    name: str,
+    got: Any,
+    right: Tensor,
+    rtol: float,
+    atol: float,
+    inputs: Mapping[str, torch.dtype] = NO_INPUTS,
+) -> Difference | None:
     if not isinstance(got, Tensor):
         message = f"{name} is {_described(got)}; this exercise asks for a tensor."
         return Difference(message, MISSING_RETURN) if got is None else Difference(message)
@@ -137,7 +146,9 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
         message = f"{name} has shape {shapes['actual']}; {asked}."
         return Difference(message, SHAPES, shapes)
     if got.dtype != right.dtype:
-        message = f"{name} has dtype {got.dtype}; this exercise asks for {right.dtype}."
+        message = f"{name} has dtype {got.dtype}; this exercise asks for {right.dtype}"
+        of = next((given for given, dtype in inputs.items() if dtype == right.dtype), "")
+        message += f", the dtype of `{of}`." if of else "."
         return Difference(message, DTYPE)
     return _value_difference(name, got.detach(), right.detach(), rtol, atol)
 

@@ -372,7 +372,7 @@ def raises_without_text(ctx: Any, x: Any) -> Any:
         (forward(lambda ctx, x: x.sum()), "`forward` has shape (); this exercise asks for (3, 5)."),
         (
             forward(lambda ctx, x: (x * x).float()),
-            "dtype torch.float32; this exercise asks for torch.float64",
+            "dtype torch.float32; this exercise asks for torch.float64, the dtype of `x`.",
         ),
         (forward(lambda ctx, x: (x * x).log().log()), ": nan, should be"),
         (forward(raises), "`forward` raises NameError: name 'undefined' is not defined"),

@@ -29,7 +29,7 @@ from autograd_doctor.extension import as_error, as_given
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.calls import as_tuple, differentiated, takes_ctx
+from autograd_course.calls import as_tuple, differentiated, is_float, takes_ctx
 from autograd_course.execution import (
     Computed,
     Inputs,
@@ -42,7 +42,7 @@ from autograd_course.execution import (
     run_check,
     run_forward,
 )
-from autograd_course.grader.comparison import Difference, Source, difference, recognized
+from autograd_course.grader.comparison import FORWARD, Difference, Source, difference, recognized
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.limits import Samples, Step, before, first_fault, seconds_for
 from autograd_course.grader.verdict import (
@@ -423,7 +423,10 @@ def forward_verdict(
         if came.unwritten:
             return Verdict(Unwritten("forward", exercise.signature(separate=came.separate)))
         return Verdict(CodeRaised(came.told))
-    found = difference(came, as_tuple(exercise.reference(*inputs)))
+    names = inspect.signature(exercise.reference).parameters
+    floats = {n: it.dtype for n, it in zip(names, inputs, strict=False) if is_float(it)}
+    source = replace(FORWARD, inputs=floats)
+    found = difference(came, as_tuple(exercise.reference(*inputs)), source)
     if found is None:
         return None
     right = [(other, as_tuple(exercise.reference(*other))) for other in earlier]
