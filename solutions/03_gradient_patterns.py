@@ -96,7 +96,7 @@ grade("gather-rows", GatherRows)
 #
 # **Write** the three methods.
 #
-# **Constraints:** what you save for backward takes no more memory than $x$. No built-in `silu`.
+# **Constraints:** what you save for backward takes no more memory than $x$. An input or the output counts, too. No built-in `silu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "swish", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -94,7 +94,7 @@ grade("sign-ste", SignSTE)
 # %% [markdown]
 # ## 2 · Sign, clipped straight-through (2 points · easy · 7 minutes)
 #
-# `forward` is the same, but the surrogate is different:
+# `forward` is the same, and its output has the dtype of $x$. The surrogate is different:
 #
 # $$\tilde y = \min(\max(x, -1), 1)$$
 #

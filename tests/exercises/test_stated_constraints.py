@@ -262,6 +262,7 @@ STATED: dict[str, dict[str, str]] = {
 REASONS = {
     "scaled-sigmoid": ("The next layer usually saves",),
     "snake": ("compose this function",),
+    "swish": ("An input or the output counts",),
     "strided-gain": ("A slice is a view", "then does not need the values"),
     "sort-with-indices": ("where each number went",),
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
