@@ -496,6 +496,8 @@ def _missing(method: str, name: str) -> Finding:
             "wrong-vmap",
             "`forward` is right, but `torch.func.vmap` raises an error. The class defines no "
             "method `vmap` and does not set `generate_vmap_rule = True`.",
+            "If `forward` and `backward` use only PyTorch operations, set `generate_vmap_rule = "
+            "True` in the class. Otherwise, write `vmap`.",
         )
     return _found(
         "wrong-jvp",
@@ -503,9 +505,9 @@ def _missing(method: str, name: str) -> Finding:
     )
 
 
-def _found(rule: str, message: str) -> Finding:
+def _found(rule: str, message: str, hint: str = "") -> Finding:
     known = RULES[rule]
-    return Finding(rule, known.severity, message, {}, known.hint, known.lesson)
+    return Finding(rule, known.severity, message, {}, hint or known.hint, known.lesson)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -502,7 +502,7 @@ WRONG = [
         spoiled(RMSNorm, setup_context=rms_saves_the_output, backward=rms_from_the_output),
     ),
     Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSCombined),
-    Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
+    Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule, "set `generate_vmap"),
     Wrong(
         "split-rms-norm",
         "rstd is not marked",
