@@ -103,9 +103,12 @@ def test_a_part_of_an_operator_that_is_a_stub_is_named(stubs: dict[str, Any], sa
 def test_a_jvp_that_finds_nothing_saved_is_told_where_to_save() -> None:
     answer = spoiled(RIGHT["jvp-smooth-maximum"], setup_context=backward_only)
 
+    result = grade("jvp-smooth-maximum", answer)
+
     assert "`ctx.save_for_forward` with the tensors that `jvp` needs" in " ".join(
-        str(grade("jvp-smooth-maximum", answer)).split()
+        str(result).split()
     )
+    assert result.message.endswith("holds only the tensors passed to `ctx.save_for_forward`.")
 
 
 def test_an_operator_is_told_without_paths_of_the_machine() -> None:

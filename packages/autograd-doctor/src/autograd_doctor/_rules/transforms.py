@@ -27,6 +27,9 @@ NOT_KEPT = (
     "Call `ctx.save_for_forward` with the tensors that `jvp` needs: in `jvp`, `ctx.saved_tensors` "
     "does not hold the tensors passed to `ctx.save_for_backward`."
 )
+SAVED_FOR_FORWARD = (
+    "In `jvp`, `ctx.saved_tensors` holds only the tensors passed to `ctx.save_for_forward`."
+)
 SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
@@ -77,11 +80,11 @@ def _match_tangent(comparison: Comparison) -> Match | None:
 def _match_jvp(comparison: Comparison) -> Match | None:
     if comparison.failure:
         seen = describe_disagreement(comparison)
-        hints = {
-            NOT_KEPT: "saved_tensors" in comparison.failure.line,
-            FORMULA: NESTED in comparison.failure.text,
-        }
-        return next((replace(seen, hint=hint) for hint in hints if seen and hints[hint]), seen)
+        if seen and "saved_tensors" in comparison.failure.line:
+            message = f"{seen.message.rstrip('.')}. {SAVED_FOR_FORWARD}"
+            return replace(seen, message=message, hint=NOT_KEPT)
+        nested = NESTED in comparison.failure.text
+        return replace(seen, hint=FORMULA) if seen and nested else seen
     if furthest(comparison) is None:
         return None
     actual, expected = (
