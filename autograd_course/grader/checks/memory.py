@@ -100,6 +100,8 @@ def _question(kept: Sequence[Kept], excess: int) -> str:
     wide = [item for item in kept if not item.anyway and item.dtype != torch.bool]
     if wide and excess <= sum(item.bytes - math.prod(item.shape) for item in wide):
         name, size = str(wide[0].dtype).removeprefix("torch."), wide[0].dtype.itemsize
+        if len(wide) > 1 and all(item.dtype.is_floating_point for item in wide):
+            return "Can `backward` compute one of them from the others?"
         if wide[0].dtype.is_floating_point:
             return (
                 f"{name} takes {size} bytes for each number. If there are only two different "

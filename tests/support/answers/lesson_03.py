@@ -760,6 +760,13 @@ WRONG = [
     ),
     Wrong(
         "swish",
+        "saves output and sigmoid",
+        "oversaved",
+        made(swish_saving("y", "s"), lambda ctx, y, s, g: g * (s + y * (1 - s))),
+        "Can `backward` compute one of them",
+    ),
+    Wrong(
+        "swish",
         "saves the sigmoid and goes back by logit",
         "overflow",
         made(swish_saving("s"), lambda ctx, s, g: g * s * (1 + s.logit() * (1 - s))),
