@@ -224,7 +224,7 @@ grade("eight-bits", eight_bits)
 # - It classifies at least 90% of 400 held-out digits correctly.
 # - It has four levels: the input of each matrix product after the first has at most four different values, up to the rounding of float32.
 # - It takes any batch size.
-# - It can learn: every weight matrix gets a gradient that is not zero.
+# - It can learn: every weight matrix gets a gradient that is not zero, and not negligible next to the largest one.
 #
 # `split_digits()` returns the data that the grader uses. The grader trains the net itself, which takes as long as your training.
 

@@ -256,6 +256,7 @@ STATED: dict[str, dict[str, str]] = {
         "at most four different values": "no levels",
         "takes any batch size": "one batch",
         "gets a gradient that is not zero": "a Function",
+        "not negligible next to the largest one": "a tiny slope",
     },
 }
 # Sentences after **Constraint** that require nothing. They give a reason, or say how it is graded.

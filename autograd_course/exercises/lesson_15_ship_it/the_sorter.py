@@ -30,6 +30,7 @@ def deliver(images: Tensor, labels: Tensor) -> None:
     """Declare the answer's arguments. The trial checks the answer without a reference."""
 
 
+NEGLIGIBLE = 1e-8  # next to the largest gradient; float32 has seven digits
 LAST_DIGITS = 1e-4  # the rounding error by which x + (q - x) differs from q
 
 
@@ -86,22 +87,26 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
 def _advice(shipped: nn.Module, held_out: Digits) -> str:
     if asleep := _asleep(shipped, held_out):
         return (
-            f"In the program, the gradient of {' and '.join(asleep)} is zero. Was it zero during "
-            "the training, too?"
+            f"In the program, the gradient of {' and '.join(asleep)} is zero or negligible. Was it "
+            "so during the training, too?"
         )
     return "Did you export the trained net? Do more steps or a larger learning rate help?"
 
 
 def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
-    """Return the names of the weight matrices in the loaded program that get no gradient."""
+    """Return the names of the weight matrices in the loaded program that get no gradient.
+
+    A gradient that is tiny compared with the largest one does not count.
+    """
     weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
     asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
     loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)
     gradients: tuple[Any, ...] = ()
     if loss.requires_grad:
         gradients = torch.autograd.grad(loss, list(asking.values()), allow_unused=True)
-    taught = {n for n, g in zip(asking, gradients, strict=False) if g is not None and g.any()}
-    return [name for name in weights if name not in taught] if weights else ["any weight"]
+    sizes = {n: float(g.norm()) for n, g in zip(asking, gradients, strict=False) if g is not None}
+    least = NEGLIGIBLE * max(sizes.values(), default=0.0)
+    return [n for n in weights if sizes.get(n, 0.0) <= least] if weights else ["any weight"]
 
 
 def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
@@ -110,8 +115,8 @@ def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
         return None
     return wrong(
         "the loaded program predicts well, but it cannot learn: the gradient of "
-        f"{' and '.join(asleep)} is zero. Which part of your levels is an operation of the graph, "
-        "and which part is Python code that export drops?"
+        f"{' and '.join(asleep)} is zero or negligible. Which part of your levels is an operation "
+        "of the graph, and which part is Python code that export drops?"
     )
 
 

@@ -275,6 +275,46 @@ def unclipped(x: Any) -> Any:
     return x + (Levels.apply(x) - x).detach()
 
 
+class ThreeLayers(Net):
+    def __init__(self, levels: Any) -> None:
+        super().__init__(levels)
+        self.second = nn.Linear(48, 48)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.levels(self.second(self.levels(self.first(x)))))
+
+
+def three_layers(images: Any, labels: Any) -> Any:
+    """Train a deeper net by plain gradient descent with momentum, on small batches."""
+    net = ThreeLayers(unclipped)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(20):
+        for chosen in torch.randperm(len(images)).split(64):
+            loss = nn.functional.cross_entropy(net(images[chosen]), labels[chosen])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return torch.export.export(net.eval(), (images[:8],), dynamic_shapes=({0: Dim("batch")},))
+
+
+def almost_flat(x: Any) -> Any:
+    """Return levels whose gradient is not zero, but too small to change any weight."""
+    return 1e-12 * x.clamp(0, 1) + Levels.apply(x.detach())
+
+
+def random_first_layer(images: Any, labels: Any) -> Any:
+    """Train only the last layer of a wide net."""
+    net = Net(almost_flat)
+    net.first, net.last = nn.Linear(64, 400), nn.Linear(400, 10)
+    optimizer = torch.optim.Adam(net.last.parameters(), lr=0.01)
+    for _ in range(200):
+        loss = nn.functional.cross_entropy(net(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return torch.export.export(net, (images[:8],), dynamic_shapes=({0: Dim("batch")},))
+
+
 def returns_the_net(images: Any, labels: Any) -> Any:
     return Net(detached)
 
@@ -291,16 +331,18 @@ def wrong_sorter(mistake: str, says: str, deliver: Any) -> Wrong:
 ALSO_SORTERS = {
     "sorter: trained with a Function": ("the-sorter", sorter(Levels.apply, detached)),
     "sorter: straight through all of x": ("the-sorter", sorter(unclipped)),
+    "sorter: three layers": ("the-sorter", three_layers),
 }
 WRONG_SORTERS = [
     wrong_sorter("a Function", "the gradient of first.weight is zero", sorter(Levels.apply)),
+    wrong_sorter("a tiny slope", "of first.weight is zero or negligible", random_first_layer),
     wrong_sorter("frozen", "of first.weight and last.weight", sorter(detached, asking=False)),
     wrong_sorter("no levels", "asks for at most 4", sorter(lambda x: x.clamp(0, 1))),
     wrong_sorter("one batch", "an error for a batch of 400", sorter(detached, any_batch=False)),
     wrong_sorter("untrained", "Did you export the trained net?", sorter(detached, steps=0)),
     wrong_sorter(
         "trained without a surrogate",
-        "Was it zero during the training",
+        "Was it so during the training",
         sorter(lambda x: Levels.apply(x.detach()), steps=1),
     ),
     wrong_sorter(
