@@ -119,33 +119,46 @@ def leaves_x_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 class Built(DispatchMode):
-    """In a ``with`` block, record the results of the operators that ``build`` has loaded."""
+    """In a ``with`` block, record the calls of operators that ``build`` has loaded."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.results: list[Tensor] = []
+        self.calls: list[tuple[list[Tensor], Tensor]] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation. If it is an operator in C++, record its result."""
-        result = func(*args, **(kwargs or {}))
-        if is_built(func) and isinstance(result, Tensor):
-            self.results.append(result.clone())
+        """Run an operation. If it is an operator in C++, record its tensors and its result."""
+        kwargs = kwargs or {}
+        if not is_built(func):
+            return func(*args, **kwargs)
+        given = [_sorted(each) for each in (*args, *kwargs.values()) if isinstance(each, Tensor)]
+        result = func(*args, **kwargs)
+        if isinstance(result, Tensor):
+            self.calls.append((given, _sorted(result)))
         return result
 
 
 def is_in_cpp(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that an operator in C++ computes the result."""
+    """Check that an operator in C++ computes the result from the numbers of x."""
+    x = example()
     with Built() as built:
-        y = routine(example(), 0.5)
-    numbers = [each.flatten().sort().values for each in (y, *built.results)]
-    if any(torch.equal(numbers[0], each) for each in numbers[1:]):
+        y = routine(x, 0.5)
+    inputs = [given for given, result in built.calls if torch.equal(result, _sorted(y))]
+    if any(torch.equal(each, _sorted(x)) for given in inputs for each in given):
         return None
+    what = "no operator in C++ computes it"
+    if inputs:
+        what = "the operator in C++ that returns it does not receive x"
     return wrong(
-        "the result is right, but no operator in C++ computes it. Write the loop in the text that "
-        "source() returns, and return the result of build(source()).soft_threshold(x, threshold)."
+        f"the result is right, but {what}. Write the loop in the text that source() returns, and "
+        "return the result of build(source()).soft_threshold(x, threshold)."
     )
+
+
+def _sorted(tensor: Tensor) -> Tensor:
+    """Return the numbers of a tensor in order. A copy in another layout has the same ones."""
+    return tensor.flatten().sort().values
 
 
 def _listed(tensor: Tensor) -> str:

@@ -39,11 +39,6 @@ class ThresholdWithMask(Function):
         return torch.where(y == 0, 0, g), torch.sum(-torch.sign(y) * g)
 
 
-ALSO_RIGHT = {
-    "soft threshold by where": ("soft-threshold-function", ThresholdWithMask),
-}
-
-
 backward = Spoiling(RIGHT).backward
 
 
@@ -57,6 +52,19 @@ def built(old: str, new: str) -> Any:
     assert old in SOURCE
     changed = SOURCE.replace(old, new)
     return lambda x, threshold: build(changed).soft_threshold(x, threshold)
+
+
+def by_name(x: Any, threshold: float) -> Any:
+    """Pass the operator a flat copy of x, by the names in the schema."""
+    y = build(SOURCE).soft_threshold(t=threshold, x=x.clone().flatten())
+    return y.reshape(x.shape)
+
+
+copied = built("from[i] > t ? from[i] - t : from[i] < -t ? from[i] + t : T(0)", "from[i]")
+
+
+def copies_the_result(x: Any, threshold: float) -> Any:
+    return copied(operator_of_torch(x, threshold), threshold)
 
 
 def writes_into_x(x: Any, threshold: float) -> Any:
@@ -118,6 +126,12 @@ def forward_with(formula: Any) -> Any:
     return forward
 
 
+ALSO_RIGHT = {
+    "soft threshold by name": ("soft-threshold-operator", by_name),
+    "soft threshold by where": ("soft-threshold-function", ThresholdWithMask),
+}
+
+
 OPERATOR, FUNCTION = "soft-threshold-operator", "soft-threshold-function"
 
 SLOPES: list[tuple[str, str, str, Any]] = [
@@ -163,6 +177,7 @@ WRONG = [
     ),
     Wrong(OPERATOR, "positive half only", "The result has no negative numbers", one_sided),
     Wrong(OPERATOR, "cut, not shrunk", "but they stay the same", hard),
+    Wrong(OPERATOR, "copies the result", "does not receive x", copies_the_result),
     Wrong(OPERATOR, "writes into x", "the operator changes x", writes_into_x),
     Wrong(OPERATOR, "always float64", "but for float32 it is", always_double),
     Wrong(OPERATOR, "integers, right", "raises no error. You can", takes_integers),
