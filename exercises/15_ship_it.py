@@ -49,7 +49,7 @@ require_packages()  # says what to install if a package that only this lesson ne
 #
 # You get a model in the middle of its training, and a batch of 8 examples. The model contains a custom Function and a dropout layer. Other people need predictions from it, for one image or for a thousand.
 #
-# **Write** the function. It returns the `ExportedProgram` from `torch.export.export`, not its `.module()`.
+# **Write** the function. It returns the `ExportedProgram` from `torch.export.export`, not its `.module()`. If `dynamic_shapes` is a tuple, you need no name for the input of the model.
 #
 # **Constraints:**
 #

@@ -124,7 +124,7 @@ grade("attention-forward", attend)
 # %% [markdown]
 # ## Tier 2 · Backward (3 points · medium · 20 minutes)
 #
-# Now write attention as a Function. From here on, `mask` is a boolean tensor or `None`. $dO$ is the gradient of the output. You need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
+# Now write attention as a Function. From here on, `mask` is a boolean tensor or `None`, and the caller may leave it out. `ctx.needs_input_grad` then has three entries. $dO$ is the gradient of the output. You need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
 #
 # **Write** both methods. Save any tensors that you like, even $P$. The later tiers do not allow $P$.
 
@@ -272,10 +272,10 @@ grade("attention-budget", LeanAttention)
 # - **c** `torch.softmax(q @ k.mT / math.sqrt(8), -1) @ v`, differentiated by autograd;
 # - **d** your tier 3 with 1,000 queries and 100 keys.
 #
-# **Write** the four numbers without running any code. If two operations save the same tensor, count it once.
+# **Write** the four numbers into the list, without running any code. If two operations save the same tensor, count it once.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-saved-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
-prediction = ...
+prediction = [..., ..., ..., ...]
 ### BEGIN SOLUTION
 prediction = [100_000, 900, 100_000, 9_000]
 ### END SOLUTION

@@ -17,7 +17,7 @@ from repository import ROOT
 from autograd_course import visualize
 from autograd_course.grader import Result
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.exercise import Difficulty, Exercise
+from autograd_course.grader.exercise import Difficulty, Exercise, PredictionExercise
 from autograd_course.grader.verdict import Status
 from autograd_course.index import INDEX, exercises_of
 from tools.check import drift
@@ -53,6 +53,22 @@ def graded(folder: str, stem: str) -> dict[str, str]:
             (output,) = cell.outputs
             shown[grade_id.removesuffix(GRADER_SUFFIX)] = output.data["text/plain"]
     return shown
+
+
+PREDICTION = re.compile(
+    r'^prediction = (.+)\n(?:.*\n)*?grade\("([\w-]+)", prediction\)', re.MULTILINE
+)
+
+
+def test_a_stub_of_a_prediction_has_a_place_for_each_number() -> None:
+    texts = [(ROOT / EXERCISES / f"{stem}.py").read_text("utf-8") for stem in stems(EXERCISES)]
+    places = {name: stub for text in texts for stub, name in PREDICTION.findall(text)}
+
+    assert places == {
+        exercise.id: str([...] * len(exercise.outcome())).replace("Ellipsis", "...")
+        for exercise in CATALOGUE.values()
+        if isinstance(exercise, PredictionExercise)
+    }
 
 
 def headline(exercise: Exercise, status: Status, points: int) -> str:
