@@ -266,10 +266,10 @@ def test_files_that_nobody_hands_in_are_named_and_reports_are_no_submissions(fol
     (folder / "ann 2").mkdir()
     (folder / "ann 2" / "old.ipynb").write_bytes(handed_in(STUB))
     (folder / "ann 2" / "new.ipynb").write_bytes(handed_in(SQUARE))
-    run("grade", "homework/bob.ipynb", "--trust")
+    run("grade", "homework/bob.ipynb", *TRUST)
     assert (folder / "bob-grades").is_dir()
 
-    result = run("grade", "homework", "--trust", "--exercises", "square")
+    result = run("grade", "homework", "--exercises", "square", *TRUST)
 
     assert result.exit_code == DONE, result.output
     assert "ignored: tina.rar. Only notebooks, scripts and zip files are read." in said(result)
