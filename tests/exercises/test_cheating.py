@@ -270,7 +270,7 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
     "runs PyTorch's checkpoint before a Function": (
         "checkpointed-block",
         lambda block, x: Same.apply(checkpoint(block, x, use_reentrant=False)),
-        "the block ran with a graph before your Function",
+        "something like torch.utils.checkpoint dropped",
     ),
     "solves one of the systems by the kernel": (
         "vmap-solve",

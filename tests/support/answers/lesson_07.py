@@ -185,6 +185,44 @@ def checkpointed_by_backward(block: Any, x: Any) -> Any:
     return CheckpointByBackward.apply(block, names, x, *parameters)
 
 
+class CheckpointByFunc(Function):
+    """Differentiates the second run with torch.func."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Any, x: Any, *parameters: Any) -> Any:
+        ctx.block, ctx.state = block, torch.get_rng_state()
+        ctx.save_for_backward(x, *parameters)
+        return block(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        names = [name for name, _ in ctx.block.named_parameters()]
+
+        def run(x: Any, *parameters: Any) -> Any:
+            own = dict(zip(names, parameters, strict=True))
+            return torch.func.functional_call(ctx.block, own, x)
+
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(ctx.state)
+            _, through = torch.func.vjp(run, *ctx.saved_tensors)
+        return None, *through(g)
+
+
+class Passed(Function):
+    @staticmethod
+    def forward(ctx: Any, y: Any) -> Any:
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
+
+
+def checkpointed_by_func(block: Any, x: Any) -> Any:
+    """Takes a view of x, and returns the output through a second Function."""
+    return Passed.apply(CheckpointByFunc.apply(block, x.view_as(x), *block.parameters()))
+
+
 class RowLossesBySoftmax(Function):
     """Saves no sums, so backward computes the softmax again. Makes chunks with split and cat."""
 
@@ -225,6 +263,7 @@ ALSO_RIGHT = {
     "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
     "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
     "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
+    "checkpoint by torch.func": ("checkpointed-block", checkpointed_by_func),
     "checkpoint of the package": ("checkpointed-block", lambda block, x: checkpoint(block, x)),
     "row losses by softmax": ("chunked-row-losses", RowLossesBySoftmax),
 }
@@ -840,6 +879,12 @@ WRONG = [
         "PyTorch's own, without reentry",
         "something like torch.utils.checkpoint",
         lambda block, x: of_torch.checkpoint(block, x, use_reentrant=False),
+    ),
+    Wrong(
+        "checkpointed-block",
+        "no checkpoint, in a Function",
+        "the graph saves its intermediate results",
+        lambda block, x: Passed.apply(block(x)),
     ),
     Wrong(
         "checkpointed-block",
