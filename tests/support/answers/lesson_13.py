@@ -115,6 +115,20 @@ class EquilibriumByFunc(EquilibriumOfTheLesson):
         return through(u)[1:]
 
 
+class EquilibriumByColumns(EquilibriumOfTheLesson):
+    """Computes the slope again in each step, from the solution. Has a column for each row of x."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, z = (saved.t() for saved in ctx.saved_tensors)
+
+        def slope() -> Any:
+            return 1 - torch.tanh(W.t() @ z + x).square()
+
+        v = settled(lambda u: g.t() + W @ (slope() * u), g.t()) * slope()
+        return v.t(), v @ z.t()
+
+
 class EquilibriumForManyRounds(Function):
     """Runs a fixed number of rounds, which is more than it needs."""
 
@@ -174,6 +188,7 @@ ALSO_RIGHT = {
     "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
     "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
     "equilibrium, one round by torch.func": ("equilibrium-layer", EquilibriumByFunc),
+    "equilibrium by columns": ("equilibrium-layer", EquilibriumByColumns),
     "equilibrium by loops of its own": ("equilibrium-layer", EquilibriumForManyRounds),
     "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
     "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
@@ -344,6 +359,33 @@ class EquilibriumRunByFunc(EquilibriumOfTheLesson):
             return z
 
         return torch.func.vjp(rounds, x, W)[1](g)
+
+
+class EquilibriumRunUnrecorded(EquilibriumOfTheLesson):
+    """Runs the solver again in backward, and does not record it."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, W, _ = ctx.saved_tensors
+        z = settled(lambda z: torch.tanh(z @ W.t() + x), torch.zeros_like(x))
+        slope = 1 - z.square()
+        v = settled(lambda u: g + (u * slope) @ W, g) * slope
+        return v, v.t() @ z
+
+
+class EquilibriumRunForward(EquilibriumOfTheLesson):
+    """Runs the solver again in forward mode."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        def rounds(x: Any, W: Any) -> Any:
+            z = torch.zeros_like(x)
+            for _ in range(60):
+                z = torch.tanh(z @ W.t() + x)
+            return z
+
+        jacobians = torch.func.jacfwd(rounds, (0, 1))(*ctx.saved_tensors[:2])
+        return tuple(torch.tensordot(g, each, 2) for each in jacobians)
 
 
 class EquilibriumRecorded(Function):
@@ -517,6 +559,8 @@ WRONG = [
     forward(EQUILIBRIUM, "stopped after four rounds", "forward-mismatch", unfinished_forward),
     Wrong(EQUILIBRIUM, "run again in backward", "runs the solver again", EquilibriumRunAgain),
     Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
+    Wrong(EQUILIBRIUM, "run unrecorded", "runs the solver again", EquilibriumRunUnrecorded),
+    Wrong(EQUILIBRIUM, "run in forward mode", "runs the solver again", EquilibriumRunForward),
     Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
     Wrong(EQUILIBRIUM, "saves all rounds", "oversaved", EquilibriumSavesRounds),
     backward(TRIANGULAR, "not transposed", "Your backward solves with T", solves_with_itself),
