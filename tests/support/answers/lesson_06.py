@@ -103,6 +103,23 @@ def hvp_as_a_list(f: Any, inputs: Any, vectors: Any) -> Any:
     return list(hvp_by_grad_outputs(f, inputs, vectors))
 
 
+def _as_one_vector(f: Any, inputs: Any, vectors: Any) -> Any:
+    """Return the product for a batch of long vectors, the long vector, and a way to split it."""
+
+    def parts(vector: Any) -> Any:
+        pieces = vector.split([x.numel() for x in inputs])
+        return tuple(piece.view_as(x) for piece, x in zip(pieces, inputs, strict=True))
+
+    at, v = (torch.cat([x.flatten() for x in given]) for given in (inputs, vectors))
+    gradient = torch.func.grad(lambda vector: f(*parts(vector)))
+    return torch.vmap(lambda v: torch.func.jvp(gradient, (at,), (v,))[1]), v, parts
+
+
+def hvp_of_stacked_vectors(f: Any, inputs: Any, vectors: Any) -> Any:
+    products, v, parts = _as_one_vector(f, inputs, vectors)
+    return parts(products(torch.stack([v, -v, 2 * v]))[0])
+
+
 def hvp_linearized(f: Any, inputs: Any, vectors: Any) -> Any:
     gradient = torch.func.grad(f, argnums=tuple(range(len(inputs))))
     return torch.func.linearize(gradient, *inputs)[1](*vectors)
@@ -125,6 +142,7 @@ ALSO_RIGHT = {
     "Hessian-vector product of the library": ("hessian-vector-product", hvp_of_the_manual),
     "forward over reverse": ("hessian-vector-product", hvp_forward_over_reverse),
     "linearized": ("hessian-vector-product", hvp_linearized),
+    "products with stacked vectors": ("hessian-vector-product", hvp_of_stacked_vectors),
     "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
     "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
     "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
@@ -278,6 +296,13 @@ class KeptAxis(LogSumExpFromInput):
 
 def _leaves(inputs: Any) -> Any:
     return tuple(x.detach().clone().requires_grad_() for x in inputs)
+
+
+def hvp_by_two_halves(f: Any, inputs: Any, vectors: Any) -> Any:
+    """Compute the Hessian's rows in two parts, whatever its size."""
+    products, v, parts = _as_one_vector(f, inputs, vectors)
+    halves = zip(torch.eye(len(v), dtype=v.dtype).chunk(2), v.chunk(2), strict=True)
+    return parts(sum(of_half @ products(half) for half, of_half in halves))
 
 
 def hvp_by_matrix(f: Any, inputs: Any, vectors: Any) -> Any:
@@ -878,6 +903,7 @@ WRONG = [
         lambda ctx, x, y, g: torch.softmax(x, -1) * g,
     ),
     Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
+    Wrong("hessian-vector-product", "builds two halves", "a part of it", hvp_by_two_halves),
     Wrong("hessian-vector-product", "by differences", "next to the inputs", hvp_by_differences),
     Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
     Wrong(
