@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from autograd_doctor.extension import OperationRecorder
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy, mse_loss
@@ -202,11 +203,17 @@ def runs_once(routine: Callable[..., Any]) -> Verdict | None:
     model, loss, x, y = layers(rng, SAMPLES, Counted)
     calls: list[int] = []
     model[0].seen = lambda: calls.append(1)
-    came = routine(model, loss, x, y)
+    with OperationRecorder() as recording:
+        came = routine(model, loss, x, y)
     if len(calls) != 1:
         return wrong(
             f"right, but for {SAMPLES} samples, the model is called {len(calls)} times. Write the "
             "loss of one sample as a function of the parameters. Apply grad to it, and then vmap."
+        )
+    if (runs := recording.names.count("tanh")) > 1:
+        return wrong(
+            f"right, but for {SAMPLES} samples, the tanh layer of the model runs {runs} times. Do "
+            "not run the layers yourself. Apply grad and vmap to a function that calls the model."
         )
     filled_in = [name for name, p in model.named_parameters() if p.grad is not None]
     if filled_in:

@@ -327,6 +327,45 @@ def by_jacobian(model: Any, loss: Any, x: Any, y: Any) -> Any:
     return tuple(jacrev(losses)(_parameters(model)).values())
 
 
+def by_backward_passes(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    """Call the model once, and differentiate its predictions one by one."""
+    parameters, predictions = list(model.parameters()), model(x).split(1)
+    rows = [
+        torch.autograd.grad(loss(prediction, target), parameters, retain_graph=True)
+        for prediction, target in zip(predictions, y.split(1), strict=True)
+    ]
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
+def by_copied_parameters(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    """Give each sample its own copy of the parameters, and differentiate the sum of the losses."""
+    copies = {
+        name: p.expand(len(x), *p.shape).clone().requires_grad_()
+        for name, p in _parameters(model).items()
+    }
+    losses = vmap(_of_one(model, loss))(copies, x, y)
+    return torch.autograd.grad(losses.sum(), list(copies.values()))
+
+
+def layers_in_a_loop(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    """Call the model once, but run its layers for each sample."""
+    model(x)
+
+    def layer_by_layer(one: Any) -> Any:
+        if not isinstance(model, torch.nn.Sequential):
+            return model(one)
+        for layer in model:
+            is_linear = isinstance(layer, torch.nn.Linear)
+            one = torch.nn.functional.linear(one, *layer.parameters()) if is_linear else layer(one)
+        return one
+
+    rows = [
+        torch.autograd.grad(loss(layer_by_layer(one), target), list(model.parameters()))
+        for one, target in zip(x.split(1), y.split(1), strict=True)
+    ]
+    return tuple(torch.stack(column) for column in zip(*rows, strict=True))
+
+
 def in_a_loop(model: Any, loss: Any, x: Any, y: Any) -> Any:
     of_one = grad(_of_one(model, loss))
     rows = [of_one(_parameters(model), *one) for one in zip(x, y, strict=True)]
@@ -366,6 +405,8 @@ ALSO_RIGHT = {
     "a rule that puts the batch last": ("vmap-solve", ruled(to_the_end)),
     "the package's smooth maximum": ("jvp-smooth-maximum", SmoothMaximum),
     "both tangents under one sum": ("jvp-smooth-maximum", maximum(jvp=jvp_by_parts)),
+    "per-sample gradients by backward passes": ("per-sample-gradients", by_backward_passes),
+    "per-sample gradients of copies": ("per-sample-gradients", by_copied_parameters),
     "per-sample gradients by a Jacobian": ("per-sample-gradients", by_jacobian),
 }
 
@@ -537,6 +578,7 @@ WRONG = [
     ),
     _samples("a list", "this exercise asks for a tuple", lambda *given: [*by_jacobian(*given)]),
     _samples("a loop", "the model is called 30 times", in_a_loop),
+    _samples("layers in a loop", "the tanh layer of the model runs 31 times", layers_in_a_loop),
     _samples("the batch's gradient", "gradient of the whole batch", of_the_batch),
     _samples("no batch axis", "raises", without_batch_axis),
     _samples("the parameters are mapped too", "raises ValueError", parameters_mapped_too),
