@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 from autograd_doctor import Finding
+from autograd_doctor.memory import DispatchMode, iter_tensors
 from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.execution import gradients
 from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT, without
-from autograd_course.grader.checks.calling import found
+from autograd_course.grader.checks.calling import applied, backward, found
 from autograd_course.grader.comparison import difference
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive
@@ -100,6 +101,45 @@ def by_hand(
         return _half(of_T(G, U, X, B), lower), G if unsolved else U
 
     return mistaken(triangular_solve, backward)
+
+
+def no_inverse(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
+    """Check that no operation takes or returns the inverse of T or of its transpose."""
+    T = _half(inputs[0], inputs[2] if len(inputs) > 2 else True)
+    _, outputs = applied(function, inputs)
+    with Inverses(T) as inverses:
+        backward(outputs)
+    if not inverses.found:
+        return None
+    return found(
+        "unneeded-function",
+        "`backward` computes the inverse of the matrix. A solution whose right-hand side is the "
+        "identity matrix is also the inverse.",
+        {"shape": tuple(T.shape)},
+        "Solve Tᵀ U = G with `grad_output` itself as the right-hand side.",
+    )
+
+
+class Inverses(DispatchMode):
+    """In a ``with`` block, note whether an operation takes or returns the inverse of a matrix."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.inverse = torch.linalg.inv(matrix)
+        self.found = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operation, and compare its tensors with the inverse."""
+        result = func(*args, **(kwargs or {}))
+        self.found = self.found or any(map(self._is_inverse, iter_tensors([args, result])))
+        return result
+
+    def _is_inverse(self, tensor: Tensor) -> bool:
+        if tensor.shape != self.inverse.shape or len(tensor) == 1:  # a number has a reciprocal
+            return False
+        return any(torch.allclose(tensor.to(it), it) for it in (self.inverse, self.inverse.mT))
 
 
 def is_right_for_both_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -190,6 +230,7 @@ EXERCISE = FunctionExercise(
         without(
             "linalg_inv_ex", "linalg_inv", "inverse", "inv", "pinv", use="a solver for Tᵀ U = G"
         ),
+        no_inverse,
     ),
     causes=(is_right_for_both_halves,),
     seconds=20.0,  # on a busy machine, the threads of LAPACK wait, and a solution takes 30 ms

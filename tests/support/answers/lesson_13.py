@@ -180,6 +180,32 @@ class TriangularByTorch(Function):
         return outer * mask, U, None
 
 
+class TriangularByRows(TriangularByTorch):
+    """Solves the system in backward one row after the other."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        T, X = ctx.saved_tensors
+        rows: dict[int, Any] = {}
+        for i in reversed(range(len(T))) if ctx.lower else range(len(T)):
+            rest = g[i] - sum(T[j, i] * row for j, row in rows.items())
+            rows[i] = rest / T[i, i]
+        U = torch.stack([rows[i] for i in range(len(T))])
+        grad_T = -U @ X.mT
+        return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
+class TriangularByFactors(TriangularByTorch):
+    """Factors the matrix in backward."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        T, X = ctx.saved_tensors
+        half = torch.tril if ctx.lower else torch.triu
+        U = torch.linalg.lu_solve(*torch.linalg.lu_factor(half(T).mT), g)
+        return half(-U @ X.mT), U, None
+
+
 ALSO_RIGHT = {
     "Lambert's W of the package": ("lambert-w", functions.LambertW),
     "Lambert's W by Newton's method": ("lambert-w", LambertByNewton),
@@ -193,6 +219,8 @@ ALSO_RIGHT = {
     "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
     "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
     "triangular solve by torch": ("triangular-solve", TriangularByTorch),
+    "triangular solve by rows": ("triangular-solve", TriangularByRows),
+    "triangular solve by factors": ("triangular-solve", TriangularByFactors),
 }
 
 
@@ -476,6 +504,13 @@ def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
+def inverted_by_solving(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    identity = torch.eye(len(T), dtype=T.dtype, device=T.device)
+    U = RIGHT["triangular-solve"].apply(T.mT, identity, not ctx.lower) @ g
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     """Solves the right system, but its result is a constant for autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
@@ -571,6 +606,7 @@ WRONG = [
     backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
     backward(TRIANGULAR, "always the lower half", "always fills the lower half", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
+    backward(TRIANGULAR, "inverted by solving", "computes the inverse", inverted_by_solving),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
     changed(
         "kepler",
