@@ -26,6 +26,7 @@ import pytest
 import scipy.special
 import torch
 from answers import RIGHT
+from answers.lesson_07 import Passed
 from answers.lesson_14 import operator_of_torch
 from answers.making import spoiled
 from torch import Tensor
@@ -172,16 +173,6 @@ def convolved_by_another_built_in(x: Tensor, weight: Tensor) -> Tensor:
     return torch.conv_tbc(rows, kernel, torch.zeros(len(weight)).to(x), 0).permute(1, 2, 0)
 
 
-class Same(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return g
-
-
 class Flipped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor) -> Tensor:
@@ -269,7 +260,7 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
     ),
     "runs PyTorch's checkpoint before a Function": (
         "checkpointed-block",
-        lambda block, x: Same.apply(checkpoint(block, x, use_reentrant=False)),
+        lambda block, x: Passed.apply(checkpoint(block, x, use_reentrant=False)),
         "something like torch.utils.checkpoint dropped",
     ),
     "solves one of the systems by the kernel": (

@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from autograd_course.grader.reading.scopes import Scope, bindings, is_class_method
+from autograd_course.grader.reading.scopes import (
+    Scope,
+    bindings,
+    first_parameter,
+    is_class_method,
+    is_named,
+)
 
 _NAMES = {"ctx", "self"}
 _Functions = dict[str, ast.FunctionDef | None]
@@ -40,7 +46,8 @@ class _Receiver:
             case ast.Name():
                 return self.owner is None or node in self._class_level
             case ast.Attribute(value=value) | ast.Call(args=[value, *_]) if self.owner is not None:
-                static = any(map(_makes_static, self.function.decorator_list))
+                decorators = self.function.decorator_list
+                static = any(is_named(each, "staticmethod") for each in decorators)
                 return static or not (is_object(value) or self._needs_object(call))
         return False
 
@@ -126,17 +133,12 @@ def _receivers(every: Sequence[ast.AST], path: Callable[[ast.expr], str]) -> Ite
         if not all(_passes_on(each, functions, path) for each in node.decorator_list):
             continue
         owner = owners.get(id(node))
-        first = _first(node)
+        first = first_parameter(node)
         if first in _NAMES or (first and owner is not None and node.name in _METHODS):
             inside = list(_inside(node, first))
             if not any(_binds(part, first) for part in inside):
                 named = (part for part in inside if isinstance(part, ast.Name) and part.id == first)
                 yield _Receiver(node, owner, first, frozenset(map(id, named)))
-
-
-def _first(scope: Scope) -> str:
-    parameters = (*scope.args.posonlyargs, *scope.args.args)
-    return next((each.arg for each in parameters), "")
 
 
 def _functions(every: Sequence[ast.AST]) -> _Functions:
@@ -172,8 +174,8 @@ def _hands_first_argument_on(decorator: ast.FunctionDef, *, is_factory: bool) ->
     scopes = [node for node in ast.walk(decorator) if isinstance(node, Scope)][is_factory:]
     outer = [each for each in scopes if sum(isinstance(it, Scope) for it in ast.walk(each)) > 1]
     inner = [each for each in scopes if each not in outer]
-    decorated = {_first(each) for each in outer or inner}
-    objects = {_first(each) for each in inner}
+    decorated = {first_parameter(each) for each in outer or inner}
+    objects = {first_parameter(each) for each in inner}
     harmless: set[int] = set()
     for node in ast.walk(decorator):
         match node:
@@ -251,7 +253,3 @@ def _uses(every: Sequence[ast.AST]) -> _Uses:
 
 def _target(node: ast.Assign) -> str:
     return node.targets[0].id if isinstance(node.targets[0], ast.Name) else ""
-
-
-def _makes_static(decorator: ast.expr) -> bool:
-    return isinstance(decorator, ast.Name) and decorator.id == "staticmethod"

@@ -60,8 +60,13 @@ def lasting_parameters(scope: Scope) -> set[str]:
     These are parameters with a mutable default value, and a class method's first parameter.
     """
     shared = {name for name, default in defaults(scope.args) if is_data(default)}
+    return shared | ({first_parameter(scope)} if is_class_method(scope) else set())
+
+
+def first_parameter(scope: Scope) -> str:
+    """Return the name of a function's first positional parameter, or ``""``."""
     plain = (*scope.args.posonlyargs, *scope.args.args)
-    return shared | {each.arg for each in plain[:1] if is_class_method(scope)}
+    return plain[0].arg if plain else ""
 
 
 def defaults(arguments: ast.arguments) -> Iterator[tuple[str, ast.expr]]:
@@ -78,11 +83,12 @@ def is_class_method(scope: Scope) -> bool:
     """Return whether a method gets a class as its first argument, whatever its name is."""
     return not isinstance(scope, ast.Lambda) and (
         scope.name in ("__new__", "__init_subclass__", "__class_getitem__")
-        or any(_is_named(each, "classmethod") for each in scope.decorator_list)
+        or any(is_named(each, "classmethod") for each in scope.decorator_list)
     )
 
 
-def _is_named(node: ast.AST, name: str) -> bool:
+def is_named(node: ast.AST, name: str) -> bool:
+    """Return whether a node is this name."""
     return isinstance(node, ast.Name) and node.id == name
 
 
