@@ -9,12 +9,16 @@ import re
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from autograd_classroom import classwork, console
 from autograd_classroom.command import Format
 from autograd_classroom.gradebook import Gradebook, Score, Tally
+from autograd_classroom.grading.executor import Outcome
+from autograd_classroom.grading.pool import Pool
+from autograd_classroom.grading.task import Task
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.reports.files import FORMATS
 from autograd_classroom.sandbox import Trusted, bubblewrap, container
@@ -357,21 +361,28 @@ def test_without_a_sandbox_nothing_runs(
     assert "answers graded" not in said(refused)
 
 
+class DyingPool(Pool):
+    """A pool whose workers all die."""
+
+    def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
+        for task in tasks:
+            yield Outcome(task, None)
+
+
 def test_the_grader_s_own_failures_end_with_1_and_have_a_column(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tally = Tally("square", "Square", {"passed": 3, "grader failed": 1})
-    monkeypatch.setattr(Gradebook, "tallies", lambda book: [tally])
-    monkeypatch.setattr(classwork, "Pool", lambda *_: lambda tasks: iter(()))
-    monkeypatch.setattr(classwork, "work", lambda *_: None)
-    result = run("grade", "homework", "--trust")
+    (folder / "eve.zip").unlink()
+    monkeypatch.setattr(classwork, "Pool", DyingPool)
+    result = run("grade", "homework", "--exercises", "square", "--trust")
 
     assert result.exit_code == NOT_DONE
     assert "can read, change and send" in result.stderr
-    assert "grader failed" in result.stdout
-    assert [c.header for c in console.summary([tally]).columns][-2:] == [
-        "grader failed", "most frequent",
-    ]  # fmt: skip
+    assert "not attempted  grader failed  most frequent" in result.stdout
+    assert (
+        "The grader failed on ann square, bob square, cyd square, dan square: the worker process "
+        "died of this answer twice. The next run grades these answers again. Reports:"
+    ) in said(result)
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,45 @@ def test_one_that_is_gone_is_told_in_a_sentence() -> None:
             fork_server.start(sleep, 0)
 
 
+USED = """
+import multiprocessing, os
+import torch
+from autograd_classroom.grading.forkserver import ForkServer
+
+class Nested(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, depth):
+        ctx.depth = depth
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        if ctx.depth:
+            with torch.enable_grad():
+                x = torch.ones((), requires_grad=True)
+                Nested.apply(x, ctx.depth - 1).backward()
+        return grad_output, None
+
+def tell(connection):
+    x = torch.ones((), requires_grad=True)
+    x.clone().backward()
+    connection.send(x.grad.item())
+
+if __name__ == "__main__":
+    Nested.apply(torch.ones((), requires_grad=True), 100).backward()
+    ours, theirs = multiprocessing.Pipe()
+    with ForkServer() as fork_server:
+        fork_server.start(tell, theirs)
+        print(ours.poll(60) and ours.recv())
+"""
+
+
+def test_workers_are_new_processes_where_autograd_has_started_threads(tmp_path: Path) -> None:
+    (tmp_path / "used.py").write_text(USED)
+    ran = subprocess.run([sys.executable, "used.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("1.0\n", "")
+
+
 ORPHANED = """
 import os, signal
 from autograd_classroom.grading.forkserver import ForkServer

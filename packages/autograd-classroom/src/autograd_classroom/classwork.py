@@ -100,7 +100,8 @@ def grade(
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
-        for line in (*_changed(book), *_late(book), *_unknown(book), *_unmatched(book)):
+        about_grading = (*_failed(book), *_changed(book))
+        for line in (*about_grading, *_late(book), *_unknown(book), *_unmatched(book)):
             console.say(line)
         files.write(book, places.reports)
         console.say(f"Reports: {short(places.reports)}")
@@ -187,6 +188,18 @@ def _graded(load: Workload) -> str:
     again = f", {load.again} again because the grader has changed" if load.again else ""
     kept = f", {load.kept} kept from earlier runs" if load.kept else ""
     return f"{some(load.graded, 'answer')} graded{again}{kept}"
+
+
+def _failed(book: Gradebook) -> Iterator[str]:
+    """Yield a line for each reason why the grader failed, with the answers on which it failed."""
+    answers: defaultdict[str, list[str]] = defaultdict(list)
+    for score in book.scores():
+        if score.outcome == "grader failed":
+            answers[score.message].append(f"{score.student} {score.exercise}")
+    for reason, named in answers.items():
+        yield f"The grader failed on {first(named)}: {reason}"
+    if answers:
+        yield "The next run grades these answers again."
 
 
 def _changed(book: Gradebook) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Fork workers from a copy of this process that has already imported the modules they need.
 
-A new Python process needs seconds to import PyTorch. A forked process does not. This process makes
-the copy before it has threads, open files or a gradebook, so the copy contains only modules.
-Forking works only on Linux. This module identifies each process by a file descriptor, because Linux
-can reuse process ids.
+A new Python process needs seconds to import PyTorch. A forked process does not. The command makes
+the copy before this process has open files or a gradebook, so the copy contains only modules. If
+PyTorch's autograd engine has already started threads, it refuses to work in a forked process. The
+copy notices this, and each worker is then a new process. Forking works only on Linux. This module
+identifies each process by a file descriptor, because Linux can reuse process ids.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, Self
 
+import torch
+
 from autograd_classroom.grading.executor import FEWER, GradingError
 from autograd_classroom.grading.ignore_sigint import ignore_sigint
+from autograd_classroom.grading.pool import Process, started
 from autograd_course.shell.importing import importing
 
 _LONGEST, _MOST = 1 << 16, 8  # maximum bytes and file descriptors per message
+_UNFIT = b"autograd does not work in a forked process"
 
 
 class ChildProcess:
@@ -72,10 +77,11 @@ class ForkServer:
                 self._control.close()
                 _alone(_serve, theirs)
 
-    def start(self, target: Callable[..., None], *args: Any) -> ChildProcess:
+    def start(self, target: Callable[..., None], *args: Any) -> Process:
         """Call a function in a new process. The arguments can include sockets and connections.
 
-        Raises GradingError if the process cannot be started.
+        If autograd does not work in a forked process, start a new Python process instead. Raises
+        GradingError if the process cannot be started.
         """
         handed, packed = _packed(target, args)
         try:
@@ -83,6 +89,8 @@ class ForkServer:
             said, ends, _, _ = socket.recv_fds(self._control, _LONGEST, 1)
         except OSError as error:
             raise _none(str(error)) from None
+        if said == _UNFIT:
+            return started(target, *args)
         if not ends:
             raise _none(said.decode() or "what they are forked from is gone")
         return ChildProcess(ends[0])
@@ -121,24 +129,52 @@ def _serve(control: socket.socket) -> None:
 
         dict(CATALOGUE)  # imports every exercise
 
+    fit = _autograd_works_in_a_fork()
     while True:
         packed, handed, _, _ = socket.recv_fds(control, _LONGEST, _MOST)
         if not packed:
             return
         try:
-            process = os.fork()
-        except OSError as error:
-            control.send(str(error).encode())
-            continue
-        if process == 0:
-            control.close()
-            _alone(_call, packed, handed)
-        for descriptor in handed:
-            os.close(descriptor)
-        ends = os.pidfd_open(process)
-        socket.send_fds(control, [b"born"], [ends])
-        os.close(ends)
+            if fit:
+                _fork(control, packed, handed)
+            else:
+                control.send(_UNFIT)
+        finally:
+            for descriptor in handed:
+                os.close(descriptor)
         _reap()
+
+
+def _fork(control: socket.socket, packed: bytes, handed: list[int]) -> None:
+    """Fork a process for a request, and send a descriptor of it or the reason why it failed."""
+    try:
+        process = os.fork()
+    except OSError as error:
+        control.send(str(error).encode())
+        return
+    if process == 0:
+        control.close()
+        _alone(_call, packed, handed)
+    ends = os.pidfd_open(process)
+    socket.send_fds(control, [b"born"], [ends])
+    os.close(ends)
+
+
+def _autograd_works_in_a_fork() -> bool:
+    """Return whether the autograd engine works in a process forked from this one."""
+    try:
+        process = os.fork()
+    except OSError:
+        return True  # the fork of a worker then reports the error
+    if process == 0:
+        status = 1
+        try:
+            x = torch.ones((), requires_grad=True)
+            torch.autograd.grad(x.clone(), x)
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(process, 0)[1] == 0
 
 
 def _reap() -> None:
