@@ -111,6 +111,9 @@ def test_what_arrives_is_graded_and_what_has_not_changed_is_not_read_again(
         hand_in(root, "bob", "another")  # cyd's zip is still broken, which is no news
         yield
         (root / "cyd.zip").write_bytes(b"still no zip")
+        (root / "dan.rar").write_bytes(b"Rar!")
+        yield
+        (root / "eve.7z").write_bytes(b"7z")
         yield
 
     places = Places.of(root, None, None)
@@ -126,6 +129,8 @@ def test_what_arrives_is_graded_and_what_has_not_changed_is_not_read_again(
         "cyd.zip: the zip is broken: File is not a zip file",
         "bob  square  passed",
         "cyd.zip: the zip is broken: File is not a zip file",
+        "ignored: dan.rar. Only notebooks, scripts and zip files are read.",
+        "ignored: eve.7z. Only notebooks, scripts and zip files are read.",
     ]
     assert (places.reports / "grades.csv").read_text().count("\n") == 4
 

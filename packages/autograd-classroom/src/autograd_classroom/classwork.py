@@ -159,8 +159,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
     book.expect(came.exercises)
     rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
-    if others := ignored(root):
-        console.say(f"ignored: {first(others)}. Only notebooks, scripts and zip files are read.")
+    console.say_ignored(ignored(root))
     if came.gone:
         console.say(
             f"{short(root)} no longer has the graded files of {some(len(came.gone), 'student')}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograd_classroom.gradebook import Problem, Tally
+from autograd_classroom.gradebook.naming import first
 
 _WIDE = 120  # characters per line if the terminal's width is unknown
 _NAMED = 10  # maximum number of ungraded files to list here; the reports list all of them
@@ -85,6 +86,12 @@ def say(text: str = "") -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def say_ignored(names: Sequence[str]) -> None:
+    """Print the names of the files that the command does not read, if there are any."""
+    if names:
+        say(f"ignored: {first(names)}. Only notebooks, scripts and zip files are read.")
 
 
 def say_next(gradebook: Path) -> None:

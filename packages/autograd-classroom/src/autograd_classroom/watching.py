@@ -13,7 +13,7 @@ from autograd_classroom.gradebook import Gradebook, Problem
 from autograd_classroom.grading.executor import Executor
 from autograd_classroom.grading.run import work
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.ingest.collecting import Listing, listing
+from autograd_classroom.ingest.collecting import Listing, ignored, listing
 from autograd_classroom.ingest.hand_in import Known, hand_in
 from autograd_classroom.paths import Places
 from autograd_classroom.reports import files
@@ -52,12 +52,14 @@ def watch(
     """After each change, grade new answers, print one line per new verdict, and write reports.
 
     Print each problem with a file once, and again after one of the student's files has changed.
+    Print each ignored file once.
     Record each verdict in the gradebook before judging the next answer. After a crash, the next
     call continues with the remaining answers.
     """
     with open_for_grading(places, about) as book:
         known: Known = {}
         told: dict[Problem, Sequence[Listing]] = {}
+        passed_over: set[str] = set()
         for _ in changes:
             before = _verdicts(book)
             run = book.begin(INDEX.values(), grader_version(), resume=True)
@@ -76,6 +78,9 @@ def watch(
                 if told.get(problem) != found[problem]:
                     console.say(f"{problem.source}: {problem.message}")
             told = found
+            others = ignored(places.submissions)
+            console.say_ignored([name for name in others if name not in passed_over])
+            passed_over = set(others)
             files.write(book, places.reports)
             console.say(f"{some(came.notebooks, 'notebook')} graded. Waiting for more.")
 
