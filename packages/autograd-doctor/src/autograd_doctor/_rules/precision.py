@@ -97,7 +97,8 @@ def _describe_overflow(
     assert mine is not None
     actual, expected = at(mine, index), at(right, index)
     dtype = " in float32" if call.single else ""
-    seen = {"witness": f"{place(evidence, call, k, index)}: {actual}, should be {expected}"}
+    spot = place(evidence, call, k, index)
+    seen = {"witness": f"{spot}: {actual}, should be {expected}"}
     if call.line:
         seen["line"] = call.line
     masked = call.masked is not None
@@ -107,10 +108,18 @@ def _describe_overflow(
     if call.computes.startswith(INVERSES):
         avoid = ROUNDED
     return Match(
-        f"{call.names[k]} is {actual}{dtype} {call.how}; it should be {expected}.",
+        f"{call.names[k]} is {actual}{dtype} {call.how}; {_at(spot, call)}it should be "
+        f"{expected}.",
         seen,
         hint=f"This line gets the first {what}{why}. {avoid}" if call.line else "",
     )
+
+
+def _at(spot: str, call: Extreme) -> str:
+    """Return ``"at x[0] = 2, "`` if the inputs reach a larger number than this element has."""
+    given = spot.partition(" = ")[2].removeprefix("-")
+    is_smaller = call.how.startswith("once") and given and not call.how.endswith(given)
+    return f"at {spot}, " if is_smaller else ""
 
 
 INVERSES = ("logit(", "atanh(", "erfinv(")
