@@ -181,7 +181,7 @@ FORBIDDEN = {
     "uses torch.autograd.grad, ": (
         "import torch\ndef f(y, x): return getattr(torch.autograd, 'grad')(y, x)"
     ),
-    "uses torch.ops.aten.silu_backward, ": (
+    "uses torch.ops.aten.silu_backward, which computes a gradient with PyTorch's own formula": (
         "import torch\ndef f(g, x): return getattr(torch.ops.aten, 'silu_backward')(g, x)"
     ),
     "reaches io, ": "import torch\ndef f(): return torch.backends.cudnn.torch.serialization.io",

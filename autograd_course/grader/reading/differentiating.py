@@ -37,7 +37,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
     """Yield code that lets autograd compute a derivative. ``backward`` must be a formula."""
     if _is_off(node) or id(node) in names.inspected:
         return
-    what = ""
+    what, does = "", "lets autograd differentiate"
     for name in _named(node, names):
         if name in tables.DIFFERENTIATING and not _is_own(node, name, names):
             what = name
@@ -45,8 +45,9 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = next(_of_method(node, names), what)
     if isinstance(node, ast.expr):
         path = canonical(names.path(node))
-        formula = path.startswith("torch.") and path.endswith("_backward")
-        if formula or _differentiates(path):
+        if path.startswith("torch.") and path.endswith("_backward"):
+            what, does = path, "computes a gradient with PyTorch's own formula"
+        elif _differentiates(path):
             what = path
     if isinstance(node, ast.ClassDef):
         bases = [canonical(names.path(base)) for base in node.bases]
@@ -58,8 +59,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = "requires_grad"
     if what:
         yield (
-            f"it uses {what}, which lets autograd differentiate, but this exercise asks for the "
-            "derivative as a formula"
+            f"it uses {what}, which {does}, but this exercise asks for the derivative as a formula"
         )
 
 
