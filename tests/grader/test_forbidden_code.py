@@ -38,7 +38,7 @@ FORBIDDEN = {
         "class Box:\n    def read(self): return self\nbox = Box()\ndef forward(ctx, x): box.x = x"
     ),
     "it changes TABLE, which outlives the call": (
-        "import torch\nTABLE = {}\ndef f(x): TABLE[0] = torch.zeros(3) + x"
+        "import torch\nTABLE = {}\ndef f(x):\n    TABLE[0] = torch.zeros(3) + x\n    return TABLE"
     ),
     "it changes self, which outlives the call": (
         "class K:\n    @classmethod\n    def keep(self, x): self.kept = x\nK().keep(1)"
@@ -145,19 +145,44 @@ FORBIDDEN = {
     ),
     "it changes KEPT, ": (
         "KEPT = {}\ndef keeps(f):\n    def g(ctx, x):\n        KEPT[0] = x\n"
-        "        return f(ctx, x)\n    return g\nclass F:\n"
+        "        return f(ctx, KEPT[0])\n    return g\nclass F:\n"
         "    @keeps\n    def forward(ctx, x): return x"
+    ),
+    "it changes REGISTRY, ": (
+        "REGISTRY = {}\ndef keeps(name):\n    def wrap(f):\n        def g(ctx, x):\n"
+        "            REGISTRY[name] = x\n            return f(ctx, REGISTRY)\n"
+        "        return g\n    return wrap\nclass F:\n    @keeps('a')\n"
+        "    def forward(ctx, x): return x"
+    ),
+    "it changes INNER, ": (
+        "INNER = []\ndef keeps(f): INNER.append(f)\ndef forward(ctx, x):\n    @keeps\n"
+        "    def g(): return x\n    return INNER"
+    ),
+    "it changes TOOLS, ": (
+        "TOOLS = []\ndef keeps(name):\n    def wrap(f): TOOLS.append(f)\n    TOOLS[:] = [wrap]\n"
+        "    return wrap\n@keeps('a')\nclass F: pass\ndef backward(ctx, g): return TOOLS"
+    ),
+    "it changes INSIDE, ": (
+        "INSIDE = []\nclass F:\n    if True:\n        def forward(ctx, x): INSIDE.append(x)\n"
+        "    last = INSIDE"
+    ),
+    "it changes CHAIN, ": (
+        "import collections\nREST = {}\nCHAIN = collections.ChainMap(REST)\n"
+        "def forward(ctx, x): CHAIN[0] = x\ndef backward(ctx, g): return REST[0]"
+    ),
+    "it changes ASKED, ": (
+        "ASKED = set()\ndef forward(ctx, x): ASKED.add(x)\ndef backward(ctx, g): return g in ASKED"
     ),
     "it changes seen, which outlives": (
         "import time\nseen = []\ndef f(x):\n    begun = time.time()\n    begun = x\n"
-        "    seen.append(begun)"
+        "    seen.append(begun)\n    return seen"
     ),
     "it changes sums, which outlives": (
         "sums = []\ndef f(x):\n    a = 1\n    b = 2\n    for _ in x:\n        a = a + b + a\n"
-        "        b = a + b + b\n    sums.append(a)"
+        "        b = a + b + b\n    sums.append(a)\n    return sums"
     ),
     "it changes times, which outlives": (
-        "times = {}\nclass T: shape = None\ndef f(x): times[0] = x.shape"
+        "times = {}\nclass T: shape = None\ndef f(x):\n    times[0] = x.shape\n    return times"
     ),
     "uses gi_code, ": "class Q: gi_code = None\ndef f(g): return g.gi_code",
     "uses numpy.linalg.test, which runs files": "import numpy as np\nnp.linalg.test()",
@@ -239,6 +264,11 @@ FORBIDDEN = {
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
+    "uses log, which is made once for all calls (line 6)": (
+        "log = []\ndef backward(ctx, g):\n    frozen = not ctx.needs_input_grad[0]\n"
+        "    log.append({'frozen': 'yes' if frozen else 'no', 'rows': len(g.shape)})\n"
+        "    log.append(str(g.size(0)))\n    return log"
+    ),
     "uses torch.classes.a, which torch.classes creates when code reads it (line 2)": (
         "import torch\ntorch.classes.a"
     ),
@@ -297,7 +327,7 @@ REMARKED = {
     "hands on KEPT.append, which changes an object (line 2)": "KEPT = []\nput = KEPT.append",
     "it changes d, which outlives the call: keep only what you pass to "
     "`ctx.save_for_backward` (line 4)": (
-        "def pair(f): return (f,)\ndef make():\n    d = {}\n    def put(v): d[0] = v\n"
+        "def pair(f): return (f,)\ndef make():\n    d = {}\n    def put(v): d[0] = v; return d\n"
         "    return pair(put)\n(put,) = make()"
     ),
     "divides by h, as a finite difference does (line 3)": (
@@ -388,6 +418,22 @@ ALLOWED = {
         "def f(x):\n    sqrt = torch.sqrt\n    return exp(sqrt(x))"
     ),
     "a module and a number with one name": "import time\ndef f():\n    time = 3\n    return time",
+    "a log that nothing reads": (
+        "from collections import defaultdict\nseen = []\nlast = {}\nall_of = defaultdict(list)\n"
+        "def forward(ctx, x):\n    seen.append(x.sum())\n    last['x'] = x.mean()\n"
+        "    all_of[0] = x"
+    ),
+    "a registry": (
+        "REGISTRY = {}\ndef register(name):\n    def wrap(cls):\n        REGISTRY[name] = cls\n"
+        "        return cls\n    return wrap\n@register('a')\nclass A: pass\n"
+        "@register('b')\nclass B: pass"
+    ),
+    "tables of constants": (
+        "import math\nfrom torch import Tensor\nA = [0.5, 1 / 3, math.sqrt(2), float('inf')]\n"
+        "def keep(x): return x\nHOW = {'a': keep, 'b': -(2.0 ** -23)}\n"
+        "def f(x):\n    half, third, root, _ = A\n"
+        "    return HOW['a'](x) * half, x.new_tensor(A), [*A], list(HOW.keys())"
+    ),
     "a linked list": "class Node:\n    prev = None\ndef f(node):\n    return node.prev",
     "the learner's own operator": "import torch\ndef f(x): return torch.ops.exercises.sums(x)",
     "a namespace of a module": "import types\nsaved = types.SimpleNamespace(rows=1)",
@@ -708,9 +754,34 @@ def test_code_does_not_give_autograd_to_an_answer_unnoticed(lines: str) -> None:
     assert found.forbidden or found.remarks
 
 
+UNUSED = {
+    "a switch": "VERBOSE = False\ndef set_verbose(flag):\n    global VERBOSE\n    VERBOSE = flag",
+    "a context": (
+        "from contextlib import contextmanager\nVERBOSE = False\n@contextmanager\n"
+        "def verbose():\n    global VERBOSE\n    old, VERBOSE = VERBOSE, True\n    yield\n"
+        "    VERBOSE = old"
+    ),
+}
+
+
+@pytest.mark.parametrize("around", UNUSED.values(), ids=UNUSED)
+def test_a_function_that_the_answer_does_not_call_may_change_a_global(around: str) -> None:
+    answer = SQUARE_CELL.replace("2 * x", "(2 + 0 * VERBOSE) * x")
+    unused, used = (
+        read([IMPORTS, f"{around}\n{answer}{call}"], SQUARE, "Square")
+        for call in ("", f"\nChanges = {around.partition('def ')[2].partition('(')[0]}")
+    )
+
+    assert (unused.forbidden, unused.remarks) == ((), ())
+    assert used.forbidden
+
+
 # Code around an answer, and the same code without the statements that do not run.
 SKIPPED = {
-    "import time, timeit; print(timeit.timeit('1')); a = 1": "(); (); a = 1",
+    "import time, timeit; print(timeit.timeit('1')); a = 1": "import time; (); (); a = 1",
+    "import os, \\\n    math as m; import time; a = m.pi": (
+        "(); import \\\n    math as m; import time; a = m.pi"
+    ),
     "é = 'é'; import os; print(é)": "é = 'é'; (); print(é)",
     "import os\nn = os.cpu_count()\nn = min(n, 4)\nprint(n)": "()\n()\n()\n()",
     "import os\ndel os\nimport math": "()\n()\nimport math",
@@ -757,11 +828,29 @@ def test_code_that_tries_an_answer_does_not_run_if_an_answer_must_not_contain_it
     found = read(cells, SQUARE, "Square")
     passed, wrong = Verdict(Passed()), Verdict(WrongBecause("no."))
 
-    left = "()\nimport math; ()\n(\n\n)\n(\n)\nhalf = math.pi; ()\n"
+    left = "(); ()\nimport math; ()\n(\n\n)\n(\n)\nhalf = math.pi; ()\n"
     assert found.cells == (IMPORTS, f"{left}{SQUARE_CELL}")
     assert (found.forbidden, found.remarks) == ((), ())
     assert found.held_against(passed) == passed
     assert found.held_against(wrong).remarks[0].startswith("line 1 was not run: it imports os, ")
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "import os, math, timeit\n{}",
+        "def check(F): return gradcheck(F.apply, (torch.ones(1, requires_grad=True),))\n"
+        "import math\n{}\nif __name__ == '__main__':\n    import traceback\n    try:\n"
+        "        print(check(Square))\n    except Exception:\n        traceback.print_exc()",
+    ],
+)
+def test_an_answer_needs_only_some_of_the_imports(around: str) -> None:
+    answer = SQUARE_CELL.replace("2 * x", "math.sqrt(4) * x")
+    found = read([IMPORTS, around.format(answer)], SQUARE, "Square")
+
+    assert (found.forbidden, found.remarks) == ((), ())
+    assert "import math" in found.cells[1]
+    assert "timeit" not in found.cells[1]
 
 
 def test_code_that_the_answer_needs_is_not_left_out() -> None:
@@ -928,7 +1017,8 @@ def test_grade_reads_the_source_too() -> None:
 
 
 def test_grade_reads_helpers_and_what_their_names_stand_for() -> None:
-    source = f"{IMPORTS}import os\nKEPT = []\ndef keep(x): KEPT.append(os.getpid())\n" + square(
+    source = f"{IMPORTS}import os\nKEPT = []\ndef keep(x):\n"
+    source += "    KEPT.append(os.getpid())\n    return KEPT\n" + square(
         "keep(x)\nctx.save_for_backward(x)\nreturn x * x"
     )
 

@@ -16,6 +16,7 @@ from torch.autograd import Function
 
 from autograd_course.extraction.statements import Statement
 from autograd_course.grader.reading import tables
+from autograd_course.grader.reading.libraries import imported
 from autograd_course.grader.reading.scopes import root
 
 # Reading these attributes of a class passes nothing from other code to the class.
@@ -33,7 +34,7 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
     """
     if not any(name in each.binds for each in statements):
         return list(statements)
-    libraries = frozenset().union(*(each.binds for each in statements if each.is_import))
+    libraries = _libraries(statements)
     other_names = _other_names(statements, libraries)
     changing: defaultdict[str, list[Statement]] = defaultdict(list)
     for each in statements:
@@ -53,6 +54,23 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
                 waiting += needs - seen
                 seen |= needs
     return [each for each in statements if id(each) in counted]
+
+
+def _libraries(statements: Sequence[Statement]) -> frozenset[str]:
+    """Return the names that imports bind, also those in blocks if nothing else binds the name."""
+    found = frozenset().union(*(each.binds for each in statements if each.is_import))
+    for each in statements:
+        if not each.is_import and not isinstance(each.node, ast.ClassDef | ast.FunctionDef):
+            parts = list(ast.walk(each.node))
+            stored = {
+                part.id
+                for part in parts
+                if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load)
+            }
+            names = {name for part in parts for name, _ in imported(part)} - stored
+            others = (other.binds for other in statements if other is not each)
+            found |= names.difference(*others)
+    return found
 
 
 def without_tests(trees: Sequence[ast.Module]) -> list[ast.Module]:

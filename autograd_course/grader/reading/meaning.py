@@ -66,7 +66,9 @@ class Meaning:
     stored: Counter[str] = field(default_factory=Counter)  # how often code sets a variable
     counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to it
     read: Counter[str] = field(default_factory=Counter)  # how often code reads a name
-    decorating: Counter[str] = field(default_factory=Counter)  # how often it is a plain decorator
+    decorating: Counter[str] = field(default_factory=Counter)  # how often it decorates at the start
+    making: Counter[str] = field(default_factory=Counter)  # how often a call of it does so
+    filled: Counter[str] = field(default_factory=Counter)  # how often code only adds to a container
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
     origins: dict[str, list[ast.expr]] = field(default_factory=dict)  # also loops and unpacking
     passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
@@ -168,8 +170,37 @@ class Meaning:
         )
 
     def only_decorates(self, name: str) -> bool:
-        """Return whether code uses a function in no other way than as a plain decorator."""
+        """Return whether a function only decorates what the cells define, as in ``@name``."""
         return 0 < self.read[name] == self.decorating[name]
+
+    def only_makes_decorators(self, name: str) -> bool:
+        """Return whether a function only makes such decorators, as in ``@name("scale")``."""
+        return 0 < self.read[name] == self.making[name]
+
+    def is_log(self, name: str) -> bool:
+        """Return whether a name surely refers to a container that code fills but never reads."""
+        known = self.defined | self.imports.keys()
+        fresh = name not in known and self.is_always(ast.Name(name), self._is_container)
+        return fresh and 0 < self.read[name] == self.filled[name]
+
+    def _is_container(self, value: ast.expr) -> bool:
+        match value:
+            case ast.List() | ast.Dict() | ast.Set():
+                return True
+            case ast.Call(func=function):
+                name = self.path(function).removeprefix("collections.")
+                if self.is_builtin(function):
+                    name = ast.unparse(function)
+                return name in (
+                    "Counter",
+                    "OrderedDict",
+                    "deque",
+                    "defaultdict",
+                    "dict",
+                    "list",
+                    "set",
+                )
+        return False
 
     def is_counter(self, name: str) -> bool:
         """Return whether code sets a global only to numbers, and only adds numbers to it."""
@@ -190,10 +221,16 @@ class Meaning:
         match value:
             case ast.Constant() | ast.Lambda():
                 return True
+            case ast.Name(id=name):
+                return name in self.plain_functions and not self.stored[name]
             case ast.Attribute():
                 return self.path(value) != ""
             case ast.UnaryOp(operand=inner):
                 return every(inner)
+            case ast.BinOp(left=left, right=right):
+                return every(left) and every(right)
+            case ast.Call(func=function, args=parts, keywords=[]) if self._is_number(function):
+                return all(map(every, parts))
             case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return all(map(every, parts))
             case ast.Dict(keys=[_, *_] as keys, values=values):
@@ -201,6 +238,12 @@ class Meaning:
                     map(every, values)
                 )
         return self._makes_stateless(value)
+
+    def _is_number(self, function: ast.expr) -> bool:
+        """Return whether a function surely returns a number."""
+        if self.is_builtin(function):
+            return ast.unparse(function) in ("abs", "float", "int", "max", "min", "round")
+        return self.path(function).startswith("math.")
 
     def _makes_stateless(self, value: ast.expr) -> bool:
         match value:
@@ -294,6 +337,10 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     inside = [each for function in functions for each in ast.walk(function)]
     found.late = set(map(id, inside))
     found.aliases = {name for each in inside for name, _ in imported(each)}
+    nested = {id(part) for each in functions for part in ast.walk(each) if part is not each}
+    for each in every:
+        if id(each) not in nested:
+            _count_decorators(each, found)
     for name, value in arguments(trees):
         found.note(name, value)
         found.passed.setdefault(name, []).append(value)
@@ -335,6 +382,7 @@ def _collect(node: ast.AST, found: Meaning) -> None:
         else:
             found.bind(name, path, ModuleType | Callable)
     found.own_attributes.update(_attributes(node))
+    found.filled.update(_filled(node))
     match node:
         case ast.ClassDef(bases=bases, body=body):
             found.in_class.update(map(id, body))
@@ -395,10 +443,35 @@ def _collect(node: ast.AST, found: Meaning) -> None:
     for decorator in getattr(node, "decorator_list", ()):
         found.decorators.add(id(decorator))
         found.inspected.update(_turns_off(decorator))
-        found.decorating.update([decorator.id] if isinstance(decorator, ast.Name) else [])
     found.read.update([node.id] if _is_read(node) else [])
     for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
         found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
+
+
+def _filled(node: ast.AST) -> list[str]:
+    """Return the name of the container to which a statement adds an element."""
+    match node:
+        case (
+            ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))])
+            | ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(
+                        value=ast.Name(id=name), attr="append" | "add" | "extend" | "update"
+                    )
+                )
+            )
+        ):
+            return [name]
+    return []
+
+
+def _count_decorators(node: ast.AST, found: Meaning) -> None:
+    for decorator in getattr(node, "decorator_list", ()):
+        match decorator:
+            case ast.Name(id=name):
+                found.decorating[name] += 1
+            case ast.Call(func=ast.Name(id=name)):
+                found.making[name] += 1
 
 
 def _turns_off(call: ast.expr) -> Iterator[int]:
@@ -479,11 +552,20 @@ def _may_change(trees: Sequence[ast.Module], found: Meaning) -> set[str]:
                 reads.add(id(owner))
             case ast.For(iter=owner) | ast.comprehension(iter=owner):
                 reads.add(id(owner))
+            case ast.Assign(targets=[ast.Tuple() | ast.List()], value=owner):
+                reads.add(id(owner))
+            case ast.Starred(value=owner) | ast.keyword(arg=None, value=owner):
+                reads.add(id(owner))
             case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=owners):
                 reads.update(map(id, owners))
             case ast.Call(
-                func=ast.Attribute(value=ast.Name() as owner, attr="get" | "items" | "values")
+                func=ast.Attribute(
+                    value=ast.Name() as owner,
+                    attr="copy" | "count" | "get" | "index" | "items" | "keys" | "values",
+                )
             ):
+                reads.add(id(owner))
+            case ast.Call(func=ast.Attribute(attr="new_tensor"), args=[owner]):
                 reads.add(id(owner))
             case ast.Call(func=function, args=arguments):
                 library = found.path(function).partition(".")[0]

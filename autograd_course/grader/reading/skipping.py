@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from autograd_course.extraction.statements import NotPythonError, Statement, statements
 from autograd_course.grader.reading import reaching
@@ -36,12 +36,13 @@ def skip(cells: Sequence[str], name: str, uses: _Uses) -> tuple[tuple[str, ...],
     ``uses`` yields what a syntax node does, and whether this is forbidden. Each line keeps its
     number. Raises NotPythonError if a cell is invalid.
     """
+    cells = tuple(_one_import_each(cell, uses) for cell in cells)
     parsed = [statements(cell) for cell in cells]
     every = [each for parts in parsed for each in parts]
     own = {id(each) for each in answer_code(every, name)}
     others = [each for each in every if id(each) not in own]
     if not others:
-        return tuple(cells), []
+        return cells, []
     names = meaning([ast.Module([each.node for each in every], [])], is_whole=bool(name))
     reasons = {id(each): what for each in others if (what := _forbidden(each, names, uses))}
     reasons |= _broken(every, set(map(id, others)), reasons)
@@ -55,6 +56,21 @@ def skip(cells: Sequence[str], name: str, uses: _Uses) -> tuple[tuple[str, ...],
         for each in parts
         if id(each) in reasons
     ]
+
+
+def _one_import_each(cell: str, uses: _Uses) -> str:
+    """Split ``import a, b`` into ``import a; import b`` if an answer must not import all of them.
+
+    The answer may need only one of the modules.
+    """
+    code, starts = _lines(cell)
+    for each in reversed(statements(cell)):
+        if isinstance(each.node, ast.Import) and _forbidden(each, Meaning(), uses):
+            for before, alias in reversed([*pairwise(each.node.names)]):
+                begin, end = _end(before, starts), starts[alias.lineno - 1] + alias.col_offset
+                comma = code.index(b",", begin, end)
+                code = code[:comma] + b"; import" + code[comma + 1 :]
+    return code.decode()
 
 
 def keep_answer(cells: Sequence[str], name: str) -> tuple[str, ...]:
@@ -109,14 +125,24 @@ def _broken(
 
 def _without(cell: str, skipped: Sequence[ast.stmt]) -> str:
     """Replace each statement by an empty tuple with as many lines."""
-    code = cell.encode()
-    starts = [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
+    code, starts = _lines(cell)
     for node in reversed(skipped):
         begin = starts[node.lineno - 1] + node.col_offset
         for decorator in getattr(node, "decorator_list", []):
             place = starts[decorator.lineno - 1] + decorator.col_offset
             begin = min(begin, code.rindex(b"@", 0, place))
-        end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+        end = _end(node, starts)
         lines = code[begin:end].count(b"\n")
         code = code[:begin] + b"(" + lines * b"\n" + b")" + code[end:]
     return code.decode()
+
+
+def _lines(cell: str) -> tuple[bytes, list[int]]:
+    """Return the code as bytes, and the position at which each line begins."""
+    code = cell.encode()
+    return code, [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
+
+
+def _end(node: ast.stmt | ast.alias, starts: Sequence[int]) -> int:
+    """Return the position at which a syntax node ends."""
+    return starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)

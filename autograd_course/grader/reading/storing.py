@@ -21,6 +21,7 @@ from autograd_course.grader.reading.scopes import (
 _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: keep only what you pass to `ctx.save_for_backward`"
 _KEEPING = {"classmethod", "partial", "property", "setattr", "staticmethod", "tuple", "zip"}
+_OF_FACTS = {"bool", "int", "len", "list", "repr", "round", "sorted", "str", "tuple"}
 _OF_TENSORS = {"add"}  # methods that change a set, but not a tensor
 
 
@@ -34,16 +35,61 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
             yield node, f"hands on {ast.unparse(node)}, which changes an object", False
     scopes = list(_scopes(tree.body))
     early = _early(tree, scopes)
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    methods = {id(part) for each in classes for part in ast.walk(each)}
     for scope in scopes:
         stored = _Stored(names)
-        if isinstance(scope, ast.FunctionDef) and names.only_decorates(scope.name):
-            nested = (node for node in _nodes(scope.body) if isinstance(node, Scope))
-            for inner in nested:  # the function itself runs once, before all calls
-                yield from stored.within(inner, bindings(scope), bindings(scope))
+        late = None if id(scope) in methods else _late_parts(scope, names)
+        if late is not None:
+            for inner, outer in late:
+                yield from stored.within(inner, outer, outer)
             continue
         yield from stored.within(scope, set(), set())
         if isinstance(scope, ast.Lambda) or scope.name in early:
             yield from _handed_out(scope, stored)
+
+
+def _late_parts(function: Scope, names: Meaning) -> list[tuple[Scope, set[str]]] | None:
+    """Return the functions in a decorator that run later than the decorator itself.
+
+    Each comes with the variables of the functions around it. Return ``None`` if the function may
+    run later than the cells. A decorator runs only once, before all calls.
+    """
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    if names.read[function.name] == 0:
+        return None if _is_handed_on(function, names) else []
+    own = bindings(function)
+    nested = [(node, own) for node in _nodes(function.body) if isinstance(node, Scope)]
+    if names.only_decorates(function.name):
+        return nested
+    if not names.only_makes_decorators(function.name):
+        return None
+    made = _returned(function)
+    late = [(inner, outer) for inner, outer in nested if inner is not made]
+    if made:
+        around = own | bindings(made)
+        late += [(node, around) for node in _nodes(made.body) if isinstance(node, Scope)]
+    return late
+
+
+def _is_handed_on(function: ast.FunctionDef, names: Meaning) -> bool:
+    """Return whether a decorator may hand a function to other code."""
+    paths = map(names.path, function.decorator_list)
+    others = any(path != "contextlib.contextmanager" for path in paths)
+    return others or not names.is_whole or function.name.startswith("__")
+
+
+def _returned(function: ast.FunctionDef) -> ast.FunctionDef | None:
+    """Return the nested function that a function only returns."""
+    nodes = list(ast.walk(function))
+    for each in function.body:
+        if isinstance(each, ast.FunctionDef) and not each.decorator_list:
+            named = [node for node in nodes if isinstance(node, ast.Name) and node.id == each.name]
+            match function.body[-1]:
+                case ast.Return(value=ast.Name() as value) if named == [value]:
+                    return each
+    return None
 
 
 def _handed_out(scope: Scope, stored: _Stored) -> Iterator[_Use]:
@@ -160,9 +206,18 @@ class _Stored:
                 yield from self.within(node, local, lasting)
 
     def _records(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-        """Yield changes of a container that add only times, shapes or texts to it."""
+        """Yield changes of a container that adds only times, shapes or texts, or that is a log."""
         for node in nodes:
             match node:
+                case (
+                    ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name) as owner) as change])
+                    | ast.Expr(
+                        value=ast.Call(
+                            func=ast.Attribute(value=ast.Name(id=name) as owner)
+                        ) as change
+                    )
+                ) if self.names.is_log(name):
+                    yield from (change, owner)
                 case (
                     ast.Assign(targets=[ast.Subscript() as target], value=value)
                     | ast.AugAssign(target=ast.Subscript() as target, value=value)
@@ -242,14 +297,24 @@ class _Stored:
                 return all(map(every, parts))
             case ast.FormattedValue(value=value):
                 return every(value)
-            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
                 return all(map(every, parts))
+            case ast.Dict(keys=keys, values=values):
+                return all(key is not None and every(key) for key in keys) and all(
+                    map(every, values)
+                )
             case ast.BinOp(left=left, right=right):
                 return every(left) and every(right)
-            case ast.Call(func=ast.Name(id="tuple" | "list") as function, args=[part]):
-                return self.names.is_builtin(function) and every(part)
-            case ast.Call(func=ast.Attribute(attr=name), args=[]) if name in tables.DESCRIPTIONS:
-                return name not in self.names.own_attributes
+            case ast.Compare(left=left, comparators=others):
+                return all(map(every, (left, *others)))
+            case ast.UnaryOp(operand=part) | ast.Subscript(value=part):
+                return every(part)
+            case ast.IfExp(test=test, body=one, orelse=other):
+                return all(map(every, (test, one, other)))
+            case ast.Call(func=ast.Name(id=name) as function, args=parts) if name in _OF_FACTS:
+                return self.names.is_builtin(function) and all(map(every, parts))
+            case ast.Call(func=ast.Attribute(attr=name), args=parts) if name in tables.DESCRIPTIONS:
+                return name not in self.names.own_attributes and all(map(every, parts))
             case ast.Call(func=function):
                 return self.names.path(function).startswith("time.")
         return False

@@ -234,7 +234,8 @@ MUTATING = {
 # These attributes and methods describe a tensor without its numbers.
 DESCRIPTIONS = {
     "__name__", "device", "dim", "dtype", "element_size", "is_contiguous", "is_leaf", "itemsize",
-    "layout", "nbytes", "ndim", "numel", "requires_grad", "shape", "size", "stride",
+    "is_cuda", "layout", "nbytes", "ndim", "needs_input_grad", "numel", "requires_grad", "shape",
+    "size", "stride",
 }  # fmt: skip
 # These functions create tensors and arrays from sizes and limits.
 OF_SIZES = {

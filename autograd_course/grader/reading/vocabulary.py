@@ -33,7 +33,7 @@ _MORE = {
     "batch_size", "randomness", "register_autocast", "register_autograd", "register_fake",
     "register_kernel", "register_vmap", "__name__", "__doc__", "__version__", "setter", "getter",
     "deleter", "cache_clear", "cache_info", "most_common", "appendleft", "popleft", "rotate",
-    "code",
+    "code", "value",
 }  # fmt: skip
 _OPERATORS = (
     "add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub",
@@ -43,7 +43,8 @@ _SPECIAL = {
     *(f"__{kind}{name}__" for name in _OPERATORS for kind in ("", "i", "r")),
     *(f"__{name}__" for name in (
         "abs", "bool", "call", "complex", "contains", "delitem", "divmod", "doc", "eq", "exit",
-        "float", "format", "ge", "getitem", "gt", "hash", "index", "init", "int", "invert", "iter",
+        "float", "format", "ge", "getitem", "gt", "hash", "index", "init", "init_subclass", "int",
+        "invert", "iter",
         "le", "len", "lt", "module", "name", "ne", "neg", "next", "pos", "post_init", "qualname",
         "repr", "reversed", "round", "setitem", "str", "torch_function", "version")),
 }  # fmt: skip
