@@ -325,7 +325,7 @@ REMARKED = {
         "def late(mode):\n    with mode:\n        yield"
     ),
     "hands on KEPT.append, which changes an object (line 2)": "KEPT = []\nput = KEPT.append",
-    "it changes d, which outlives the call: keep only what you pass to "
+    "it changes d, which outlives the call: pass what `backward` needs to "
     "`ctx.save_for_backward` (line 4)": (
         "def pair(f): return (f,)\ndef make():\n    d = {}\n    def put(v): d[0] = v; return d\n"
         "    return pair(put)\n(put,) = make()"

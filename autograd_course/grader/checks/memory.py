@@ -148,8 +148,8 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
             "oversaved",
             f"{passes} {peak:,} bytes at once. This exercise allows {allowed:,}: {told}.",
             {"bytes": peak, "budget": allowed},
-            "Which is the largest tensor that exists at any moment? Can you compute it in parts, "
-            "so that the whole tensor never exists?",
+            "Which tensors exist at the same moment? If one of them is large, compute it in parts. "
+            "If a list keeps one for each part, add each part to a sum at once.",
         )
 
     return with_peak(seen_inside(check))

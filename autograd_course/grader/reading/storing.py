@@ -19,7 +19,7 @@ from autograd_course.grader.reading.scopes import (
 )
 
 _Use = tuple[ast.AST, str, bool]
-_WHY = "which outlives the call: keep only what you pass to `ctx.save_for_backward`"
+_WHY = "which outlives the call: pass what `backward` needs to `ctx.save_for_backward`"
 _KEEPING = {"classmethod", "partial", "property", "setattr", "staticmethod", "tuple", "zip"}
 _OF_FACTS = {"bool", "int", "len", "list", "repr", "round", "sorted", "str", "tuple"}
 _OF_TENSORS = {"add"}  # methods that change a set, but not a tensor

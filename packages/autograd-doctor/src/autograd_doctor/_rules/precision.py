@@ -108,8 +108,7 @@ def _describe_overflow(
     if call.computes.startswith(INVERSES):
         avoid = ROUNDED
     return Match(
-        f"{call.names[k]} is {actual}{dtype} {call.how}; {_at(spot, call)}it should be "
-        f"{expected}.",
+        f"{call.names[k]} is {actual}{dtype} {call.how}; {_at(spot, call)}it should be {expected}.",
         seen,
         hint=f"This line gets the first {what}{why}. {avoid}" if call.line else "",
     )
