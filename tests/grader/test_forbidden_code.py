@@ -162,6 +162,11 @@ FORBIDDEN = {
         "TOOLS = []\ndef keeps(name):\n    def wrap(f): TOOLS.append(f)\n    TOOLS[:] = [wrap]\n"
         "    return wrap\n@keeps('a')\nclass F: pass\ndef backward(ctx, g): return TOOLS"
     ),
+    "it changes KINDS, ": (
+        "import torch\nKINDS = []\nclass F(torch.autograd.Function):\n"
+        "    def __init_subclass__(cls): KINDS.append(cls)\n"
+        "    def forward(ctx, x):\n        class G(F): kept = x\n        return KINDS[-1].kept"
+    ),
     "it changes INSIDE, ": (
         "INSIDE = []\nclass F:\n    if True:\n        def forward(ctx, x): INSIDE.append(x)\n"
         "    last = INSIDE"
@@ -427,6 +432,11 @@ ALLOWED = {
         "REGISTRY = {}\ndef register(name):\n    def wrap(cls):\n        REGISTRY[name] = cls\n"
         "        return cls\n    return wrap\n@register('a')\nclass A: pass\n"
         "@register('b')\nclass B: pass"
+    ),
+    "a registry of derived classes": (
+        "import torch\nKINDS = {}\nclass F(torch.autograd.Function):\n"
+        "    def __init_subclass__(cls, **options):\n        KINDS[cls.__name__] = cls\n"
+        "        super().__init_subclass__(**options)\nclass G(F): pass"
     ),
     "tables of constants": (
         "import math\nfrom torch import Tensor\nA = [0.5, 1 / 3, math.sqrt(2), float('inf')]\n"

@@ -35,9 +35,12 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
             yield node, f"hands on {ast.unparse(node)}, which changes an object", False
     scopes = list(_scopes(tree.body))
     early = _early(tree, scopes)
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     methods = {id(part) for each in classes for part in ast.walk(each)}
+    at_start = set() if any(id(each) in names.late for each in classes) else names.inside
     for scope in scopes:
+        if getattr(scope, "name", "") == "__init_subclass__" and id(scope) in at_start:
+            continue  # it runs when the cells define a class
         stored = _Stored(names)
         late = None if id(scope) in methods else _late_parts(scope, names)
         if late is not None:
