@@ -874,6 +874,10 @@ def test_code_that_the_answer_needs_is_not_left_out() -> None:
 _OPERATOR = "def double(x): return 2 * x\n"
 NEEDED = {
     "a change": "T = [1]\nT.append(2)\ndef f(x): return T",
+    "a change by a decorator": (
+        "T = {}\ndef add(name):\n    def wrap(g): T[name] = g\n    return wrap\n"
+        "@add('double')\ndef double(x): return 2 * x\ndef f(x): return T['double'](x)"
+    ),
     "methods of a custom operator": (
         f"@torch.library.custom_op('my::double', mutates_args=())\n{_OPERATOR}"
         "@double.register_fake\ndef _(x): return x\n"
