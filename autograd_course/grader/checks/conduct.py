@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from autograd_doctor import Finding
-from autograd_doctor.extension import OperationRecorder
+from autograd_doctor.extension import OperationRecorder, subclass_of
 from torch import Tensor
 from torch._functorch import eager_transforms, predispatch
 from torch.autograd import Function
@@ -222,7 +222,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
         return noted
 
     methods = ("forward",) if takes_ctx(function) else ("forward", "setup_context")
-    watched = type(function.__name__, (function,), {name: watching(name) for name in methods})
+    watched = subclass_of(function, **{name: watching(name) for name in methods})
     try:
         with ExitStack() as stack:
             stack.enter_context(

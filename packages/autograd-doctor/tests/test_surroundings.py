@@ -275,6 +275,30 @@ def test_generators_draw_the_same_in_every_call_and_go_on_afterwards(make, draw_
     assert draw_one(generator) == draw_one(other)
 
 
+def test_a_registry_of_subclasses_does_not_learn_of_those_that_diagnose_makes() -> None:
+    kinds = []
+
+    class Square(Function):
+        def __init_subclass__(cls, *, kind: str) -> None:
+            kinds.append(kind)
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, grad_output):
+            (x,) = ctx.saved_tensors
+            return 3 * x * grad_output
+
+    found = diagnose(Square, torch.rand(3, requires_grad=True))
+
+    assert found.findings[0].rule == "constant-factor"
+    assert found.repair is not None
+    assert kinds == []
+
+
 def test_two_tensors_in_one_memory_stay_there() -> None:
     whole = torch.zeros(4)
     part = whole[:2]

@@ -23,7 +23,7 @@ from autograd_doctor import _find
 
 if TYPE_CHECKING:
     from autograd_doctor._collect import as_given, collect_evidence
-    from autograd_doctor._execution.calls import describe_error
+    from autograd_doctor._execution.calls import describe_error, subclass_of
     from autograd_doctor._execution.captured_state import CapturedState
     from autograd_doctor._execution.isolation import preserve_global_state
     from autograd_doctor._execution.operations import OperationRecorder
@@ -50,6 +50,7 @@ __all__ = [
     "own_source",
     "preserve_global_state",
     "recheck_gradients",
+    "subclass_of",
     "time_limit",
     "vet_evidence",
 ]

@@ -168,6 +168,29 @@ def takes_ctx(function: type[Function]) -> bool:
     return function.setup_context is Function.setup_context
 
 
+class _Unnoticed:
+    """A base class that keeps the ``__init_subclass__`` of the other bases from running."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **_: Any) -> None: ...
+
+
+def subclass_of(function: type[Function], **attributes: Any) -> type[Function]:
+    """Return a subclass of the user's Function, for example to replace a method.
+
+    The user's ``__init_subclass__`` does not run, because it may enter the subclass in a registry
+    or require arguments.
+    """
+    first = next(base for base in function.__mro__ if "__init_subclass__" in vars(base))
+    bases = (function,) if first in (_Unnoticed, object) else (_Unnoticed, function)
+    make: Any = type(function)
+    made: type[Function] = make(
+        function.__name__, bases, {"__module__": function.__module__, **attributes}
+    )
+    return made
+
+
 def fresh(
     inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
 ) -> tuple[list[Tensor], list[Any]]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_doctor._execution.calls import fresh, takes_ctx
+from autograd_doctor._execution.calls import fresh, subclass_of, takes_ctx
 from autograd_doctor._execution.captured_state import CapturedState, TensorState
 from autograd_doctor._execution.isolation import reseed
 from autograd_doctor._numerics.tensors import as_tuple, is_float, is_number, on_cpu
@@ -183,9 +183,7 @@ def with_right_arity(subject: Subject) -> Subject:
         given = [grad if isinstance(grad, Tensor) else None for grad in grads]
         return (*given, *count * [None])[:count]
 
-    make: Any = type(function)
-    body = {"__module__": function.__module__, "backward": staticmethod(backward)}
-    repaired = make(function.__name__, (function,), body)
+    repaired = subclass_of(function, backward=staticmethod(backward))
     return replace(subject, call=repaired.apply, function=repaired)
 
 
@@ -216,8 +214,7 @@ class Watched:
     def __init__(self, function: type[Function]) -> None:
         self.log = CtxLog()
         self._in_forward = False
-        make: Any = type(function)
-        self.function = make(function.__name__, (function,), {"__module__": function.__module__})
+        self.function = subclass_of(function)
         self._watch(self.function._backward_cls)
 
     def __call__(self, *inputs: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from autograd_doctor._execution.calls import takes_ctx
+from autograd_doctor._execution.calls import subclass_of, takes_ctx
 from autograd_doctor._repair.edits import Edit, Scope, made_together, scope_of
 from autograd_doctor._source import own_source
 from autograd_doctor.repair import Change, patched
@@ -226,9 +226,7 @@ def with_methods(
 
     Take the methods' decorators from their syntax trees.
     """
-    make: Any = type(function)
-    body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
-    subclass: type[Function] = make(function.__name__, (function,), body)
+    subclass = subclass_of(function, __qualname__=function.__qualname__)
     for method, new in methods.items():
         name = function.__name__
         made: Any = new

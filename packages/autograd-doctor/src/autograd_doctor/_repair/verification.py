@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_doctor._collect import changed_numbers
-from autograd_doctor._execution.calls import USERS, attempt
+from autograd_doctor._execution.calls import USERS, attempt, subclass_of
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
@@ -462,9 +462,8 @@ def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evi
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
         return seen
-    body = {"backward": staticmethod(lambda ctx, *_: (None,) * len(ctx.needs_input_grad))}
-    make: Any = type(function)
-    silent: type[Function] = make(function.__name__, (function,), body)
+    gives_none = staticmethod(lambda ctx, *_: (None,) * len(ctx.needs_input_grad))
+    silent = subclass_of(function, backward=gives_none)
     with suppress(CannotDiagnoseError):
         return replace(case, subject=edited(case.subject, silent)).collect(seed, thorough=False)
     return seen
