@@ -175,6 +175,22 @@ FORBIDDEN = {
         "import collections\nREST = {}\nCHAIN = collections.ChainMap(REST)\n"
         "def forward(ctx, x): CHAIN[0] = x\ndef backward(ctx, g): return REST[0]"
     ),
+    "it changes ONE, ": (
+        "ONE = OTHER = []\ndef forward(ctx, x): ONE.append(x)\n"
+        "def backward(ctx, g): return OTHER[0]"
+    ),
+    "it changes INNER_NAME, ": (
+        "OTHER = (INNER_NAME := [])\ndef forward(ctx, x): INNER_NAME.append(x)\n"
+        "def backward(ctx, g): return OTHER[0]"
+    ),
+    "it changes LOOP, ": (
+        "for LOOP in ([],): pass\ndef forward(ctx, x): LOOP.append(x)\n"
+        "def backward(ctx, g): return LOOP[0]"
+    ),
+    "it changes CASE, ": (
+        "match []:\n    case CASE: pass\ndef forward(ctx, x): CASE.append(x)\n"
+        "def backward(ctx, g): return CASE[0]"
+    ),
     "it changes ASKED, ": (
         "ASKED = set()\ndef forward(ctx, x): ASKED.add(x)\ndef backward(ctx, g): return g in ASKED"
     ),

@@ -30,7 +30,12 @@ from autograd_course.grader.reading.scopes import (
     own_globals,
     root,
 )
-from autograd_course.grader.reading.tables import BASES, OPEN_MODULES, PLAIN_MODULES
+from autograd_course.grader.reading.tables import (
+    BASES,
+    FRESH_CONTAINERS,
+    OPEN_MODULES,
+    PLAIN_MODULES,
+)
 
 LONGEST_CHAIN = 50
 _GENERATIONS = 10  # the most classes in a row that derive from each other
@@ -69,6 +74,7 @@ class Meaning:
     decorating: Counter[str] = field(default_factory=Counter)  # how often it decorates at the start
     making: Counter[str] = field(default_factory=Counter)  # how often a call of it does so
     filled: Counter[str] = field(default_factory=Counter)  # how often code only adds to a container
+    alone: Counter[str] = field(default_factory=Counter)  # how often code sets only this variable
     values: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a variable is set to
     origins: dict[str, list[ast.expr]] = field(default_factory=dict)  # also loops and unpacking
     passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
@@ -180,7 +186,8 @@ class Meaning:
     def is_log(self, name: str) -> bool:
         """Return whether a name surely refers to a container that code fills but never reads."""
         known = self.defined | self.imports.keys()
-        fresh = name not in known and self.is_always(ast.Name(name), self._is_container)
+        has_no_other_name = name not in known and self.stored[name] == self.alone[name]
+        fresh = has_no_other_name and self.is_always(ast.Name(name), self._is_container)
         return fresh and 0 < self.read[name] == self.filled[name]
 
     def _is_container(self, value: ast.expr) -> bool:
@@ -191,15 +198,7 @@ class Meaning:
                 name = self.path(function).removeprefix("collections.")
                 if self.is_builtin(function):
                     name = ast.unparse(function)
-                return name in (
-                    "Counter",
-                    "OrderedDict",
-                    "deque",
-                    "defaultdict",
-                    "dict",
-                    "list",
-                    "set",
-                )
+                return name in FRESH_CONTAINERS
         return False
 
     def is_counter(self, name: str) -> bool:
@@ -337,6 +336,9 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     inside = [each for function in functions for each in ast.walk(function)]
     found.late = set(map(id, inside))
     found.aliases = {name for each in inside for name, _ in imported(each)}
+    for each in every:
+        if id(each) not in found.late:
+            found.bound.update(_set_by(each))
     nested = {id(part) for each in functions for part in ast.walk(each) if part is not each}
     for each in every:
         if id(each) not in nested:
@@ -382,7 +384,9 @@ def _collect(node: ast.AST, found: Meaning) -> None:
         else:
             found.bind(name, path, ModuleType | Callable)
     found.own_attributes.update(_attributes(node))
+    found.stored.update(_set_by(node))
     found.filled.update(_filled(node))
+    found.alone.update(_set_alone(node))
     match node:
         case ast.ClassDef(bases=bases, body=body):
             found.in_class.update(map(id, body))
@@ -410,14 +414,7 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.shown.add(id(owner))  # the namespace of the learner's own operators
         case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
             found.starred.update(public(home))
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-            found.stored[name] += 1
-        case (
-            ast.MatchAs(name=str(name))
-            | ast.MatchStar(name=str(name))
-            | ast.MatchMapping(rest=str(name))
-            | ast.ExceptHandler(name=str(name))
-        ):
+        case ast.arg(arg=name):
             found.stored[name] += 1
         case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
             found.own_attributes.add(name)  # such as an operator with the same name
@@ -448,6 +445,20 @@ def _collect(node: ast.AST, found: Meaning) -> None:
         found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
 
 
+def _set_by(node: ast.AST) -> list[str]:
+    """Return the variable that a syntax node sets or deletes."""
+    match node:
+        case (
+            ast.Name(id=name, ctx=ast.Store() | ast.Del())
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+            | ast.MatchMapping(rest=str(name))
+            | ast.ExceptHandler(name=str(name))
+        ):
+            return [name]
+    return []
+
+
 def _filled(node: ast.AST) -> list[str]:
     """Return the name of the container to which a statement adds an element."""
     match node:
@@ -461,6 +472,14 @@ def _filled(node: ast.AST) -> list[str]:
                 )
             )
         ):
+            return [name]
+    return []
+
+
+def _set_alone(node: ast.AST) -> list[str]:
+    """Return the variable that a statement sets, if it sets no other variable."""
+    match node:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
     return []
 

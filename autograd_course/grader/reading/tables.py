@@ -244,6 +244,8 @@ OF_SIZES = {
     "triu_indices", "zeros",
 }  # fmt: skip
 CACHES = ("functools.cache", "functools.lru_cache", "functools.cached_property")
+# A call of these returns a new container, which shares nothing that code can change with others.
+FRESH_CONTAINERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"}
 CONTAINERS = {
     "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
     "WeakKeyDictionary", "WeakValueDictionary", "iter", "ContextVar", "local", "Queue",
