@@ -285,6 +285,14 @@ FORBIDDEN = {
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
 }
 REMARKED = {
+    "reads calls, which may count the calls (line 5)": (
+        "calls = 0\ndef forward(ctx, x):\n    global calls\n    calls += 1\n"
+        "    return x if calls == 9 else 2 * x"
+    ),
+    "reads Box.n, which may count the calls (line 4)": (
+        "class Box: n = 0\ndef forward(ctx, x):\n    Box.n += 1\n"
+        "    return x if Box.n == 9 else 2 * x"
+    ),
     "uses log, which is made once for all calls (line 6)": (
         "log = []\ndef backward(ctx, g):\n    frozen = not ctx.needs_input_grad[0]\n"
         "    log.append({'frozen': 'yes' if frozen else 'no', 'rows': len(g.shape)})\n"
@@ -439,6 +447,10 @@ ALLOWED = {
         "def f(x):\n    sqrt = torch.sqrt\n    return exp(sqrt(x))"
     ),
     "a module and a number with one name": "import time\ndef f():\n    time = 3\n    return time",
+    "a counter that code only prints": (
+        "calls = 0\nclass Box: n = 0\ndef forward(ctx, x):\n    global calls\n    calls += 1\n"
+        "    Box.n += 1\n    print(calls, Box.n)\n    print(f'{calls} {Box.n}')"
+    ),
     "a log that nothing reads": (
         "from collections import defaultdict\nseen = []\nlast = {}\nall_of = defaultdict(list)\n"
         "def forward(ctx, x):\n    seen.append(x.sum())\n    last['x'] = x.mean()\n"

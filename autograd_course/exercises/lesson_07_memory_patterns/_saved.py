@@ -6,7 +6,14 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks.calling import applied, filled, found, storage
+from autograd_course.grader.checks.calling import (
+    applied,
+    filled,
+    found,
+    node,
+    odd_metadata,
+    storage,
+)
 
 
 def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -23,7 +30,7 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
                 "Save the same tensor object that `forward` returns. The next layer usually saves "
                 "it anyway. Can backward compute what it needs from the inputs and the output?",
             )
-    return None
+    return odd_metadata(node(outputs), inputs)
 
 
 def bytes_of(*tensors: Tensor) -> int:

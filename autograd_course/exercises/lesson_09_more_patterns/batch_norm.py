@@ -208,6 +208,8 @@ EXERCISE = FunctionExercise(
             "native_batch_norm_backward",
             "native_layer_norm",
             "native_layer_norm_backward",
+            "rms_norm",
+            "_fused_rms_norm",
             "native_group_norm",
             "native_group_norm_backward",
             use="mean, var and the projection",

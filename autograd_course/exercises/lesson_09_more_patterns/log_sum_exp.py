@@ -211,6 +211,7 @@ EXERCISE = FunctionExercise(
             "logcumsumexp",
             "_logcumsumexp",
             "logaddexp",
+            "logaddexp2",
             use="amax, exp, sum and log",
         ),
     ),

@@ -19,6 +19,7 @@ from autograd_course.grader.checks.calling import (
     filled,
     found,
     node,
+    odd_metadata,
     storage,
 )
 from autograd_course.grader.checks.conduct import copy_on_ctx, no_copy_on_ctx
@@ -61,7 +62,7 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
             "Write the derivative as a function of the output y. Then save y itself, the same "
             "tensor object that `forward` returns.",
         )
-    return no_copy_on_ctx(function, inputs)
+    return odd_metadata(node(outputs), inputs) or no_copy_on_ctx(function, inputs)
 
 
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
@@ -78,6 +79,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
         kept = kept_tensors(followed, *differentiable(inputs))
         total, allowed = sum(item.bytes for item in kept), budget(*inputs)
         if total <= allowed:
+            if odd := odd_metadata(followed.ctx, inputs):
+                return odd
             smallest = min(it.numel() for it in inputs if isinstance(it, Tensor))
             most = max(A_FEW, smallest // 8)
             if copy := copy_on_ctx(followed.ctx, inputs, most) or elsewhere(function, inputs):

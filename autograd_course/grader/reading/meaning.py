@@ -98,6 +98,7 @@ class Meaning:
     in_class: set[int] = field(default_factory=set)  # statements in class bodies
     annotations: set[int] = field(default_factory=set)  # everything in annotations
     counters: set[int] = field(default_factory=set)  # attributes and items that count something
+    counting: set[str] = field(default_factory=set)  # the names of such attributes
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
     shown: set[int] = field(default_factory=set)  # what only leads to a harmless attribute
 
@@ -399,6 +400,7 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             value=ast.Constant(value=int() | float()),
         ):
             found.counters.add(id(target))
+            found.counting.update([target.attr] if isinstance(target, ast.Attribute) else [])
         case (
             ast.Expr(value=ast.Call() as call)
             | ast.withitem(context_expr=ast.Call() as call, optional_vars=None)

@@ -107,12 +107,16 @@ def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iter
 
 
 def unmeasured(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield uses of arrays and lists. The grader measures only the memory of tensors."""
+    """Yield uses of arrays, lists and bytes. The grader measures only the memory of tensors."""
     what = ""
     if isinstance(node, ast.Attribute) and node.attr == "numpy":
         what = "computes with NumPy"
     elif isinstance(node, ast.Attribute) and node.attr == "tolist":
         what = "converts a tensor to a list"
+    elif isinstance(node, ast.Attribute) and node.attr in tables.OF_MEMORY:
+        what = f"uses {node.attr}"
+    elif isinstance(node, ast.Name) and node.id in ("bytearray", "memoryview"):
+        what = f"uses a {node.id}"
     elif isinstance(node, ast.expr):
         library = canonical(names.path(node)).partition(".")[0]
         what = {"numpy": "computes with NumPy", "array": "creates an array"}.get(library, "")

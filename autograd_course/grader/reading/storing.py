@@ -191,7 +191,7 @@ class _Stored:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     if self._lasts(value, local, lasting) and root(value):
                         lasting |= {name}
-        harmless = set(map(id, self._records(nodes)))
+        harmless = {*map(id, self._records(nodes)), *self._printed(nodes)}
         of_constants = set(map(id, self._tables(nodes)))
         for node in nodes:
             if id(node) in harmless:
@@ -235,6 +235,13 @@ class _Stored:
                     if self._describes(value):
                         yield node
                         yield from self._container(owner)
+
+    def _printed(self, nodes: Iterable[ast.AST]) -> Iterator[int]:
+        """Yield the ids of the arguments of ``print``."""
+        for node in nodes:
+            match node:
+                case ast.Call(func=ast.Name(id="print") as function, args=parts):
+                    yield from map(id, parts if self.names.is_builtin(function) else [])
 
     def _container(self, node: ast.expr) -> Iterator[ast.AST]:
         """Yield the parts of an expression such as ``times``, or ``times.setdefault(name, [])``."""
@@ -353,8 +360,14 @@ class _Stored:
                 yield node, f"it changes {root(value)}, {_WHY}", True
             case ast.Call(func=ast.Name(id="setattr"), args=[ast.Call(), *_]):
                 yield node, f"it changes a class, {_WHY}", True
+            case ast.Attribute(attr=name, ctx=ast.Load()) if name in self.names.counting:
+                if id(node) not in self.names.inspected and self._lasts(node, local, lasting):
+                    yield node, f"reads {ast.unparse(node)}, which may count the calls", False
             case ast.Name(id=name, ctx=ast.Load()) if name in self.names.data - local:
                 yield node, f"uses {name}, which is made once for all calls", False
+            case ast.Name(id=name, ctx=ast.Load()) if self.names.counted[name]:
+                if id(node) not in self.names.inspected and name in self.names.bound - local:
+                    yield node, f"reads {name}, which may count the calls", False
 
     def only_calls(self, call: ast.Call | None) -> bool:
         """Return whether a call surely keeps no function that it gets, as in ``map(visit, x)``."""

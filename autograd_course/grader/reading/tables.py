@@ -131,6 +131,8 @@ REACHING = {
     "gi_code", "cr_code", "ag_code", "on_generate_code", "recompile",
     "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
 }  # fmt: skip
+# These functions and methods use memory that no operation of PyTorch has created.
+OF_MEMORY = {"frombuffer", "resize_", "set_", "untyped_storage"}
 # Methods that write and read files
 OF_FILES = {"from_file", "imread", "imsave", "tofile"}
 # Modules and functions that compile C++.
@@ -185,6 +187,7 @@ DIFFERENTIATING = {
     "retain_grad", "next_functions", "prev", "make_dual", "dual_level", "unpack_dual", "__exit__",
     "grad_and_value", "vjp", "jacrev", "jacfwd", "jacobian", "hessian", "hvp", "vhp", "linearize",
     "get_numerical_jacobian", "get_analytical_jacobian", "_get_numerical_jacobian",
+    "log_abs_det_jacobian",
 }  # fmt: skip
 WRITTEN = {"prev"}  # those that only matter if code sets them
 # Those that only modules have
@@ -193,7 +196,11 @@ OF_MODULES = {
 }  # fmt: skip
 DIFFERENTIATORS = (
     "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional", "torch.optim",
-    "torch.gradient", "numpy.gradient", "scipy.differentiate",
+    "torch.gradient", "numpy.gradient", "scipy.differentiate", "autograd_doctor",
+    "autograd_course.diagnose", "autograd_course.doctor", "autograd_course.measure",
+    *(f"autograd_course.lesson.{name}" for name in (
+        "check_element", "compare_magnitudes", "five_steps", "leaderboard", "peak_bytes",
+        "predict", "replicas", "run_backward", "run_gradcheck")),
     *(f"scipy.optimize.{name}" for name in (
         "approx_fprime", "basinhopping", "check_grad", "curve_fit", "dual_annealing", "fmin_bfgs",
         "fmin_cg", "fmin_l_bfgs_b", "fmin_ncg", "fmin_slsqp", "fmin_tnc", "fsolve",
