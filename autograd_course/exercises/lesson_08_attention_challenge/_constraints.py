@@ -24,6 +24,8 @@ BUILT_IN = (
             "fused_attention_overrideable",
         )
     ),
+    "scaled_dot_product_attention",
+    "multi_head_attention_forward",
     "_safe_softmax",  # the built-in attention calls it if no fused kernel fits
 )
 

@@ -54,17 +54,21 @@ def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ..
 def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not call PyTorch's own attention."""
     given = rows(generator(), 1, 2)
-    right = scaled_dot_product_attention(*given)
-    with OperationRecorder() as recording, OwnOperators() as own:
-        came = routine(*given)
-    if own.told:
-        return wrong(f"{own.told} {HINT}")
-    if any(name in BUILT_IN for name in recording.names):
-        return wrong(
-            "right, but PyTorch's own scaled_dot_product_attention does the work. Compute the "
-            "scores, their softmax and the product yourself, with matrix products, exp and sums."
-        )
-    return far_result(came, right, f"for {LONG} queries,")
+    for masks in ((), (torch.ones(LONG, LONG, dtype=torch.bool).tril(),)):
+        right = scaled_dot_product_attention(*given, *masks)
+        with OperationRecorder() as recording, OwnOperators() as own:
+            came = routine(*given, *masks)
+        if own.told:
+            return wrong(f"{own.told} {HINT}")
+        if any(name in BUILT_IN for name in recording.names):
+            return wrong(
+                "right, but PyTorch's own scaled_dot_product_attention does the work. Compute the "
+                "scores, their softmax and the product yourself, with matrix products, exp and "
+                "sums."
+            )
+        if far := far_result(came, right, f"for {LONG} queries,"):
+            return far
+    return None
 
 
 def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:

@@ -204,6 +204,10 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         without(
+            "batch_norm",
+            "group_norm",
+            "instance_norm",
+            "layer_norm",
             "native_batch_norm",
             "native_batch_norm_backward",
             "native_layer_norm",

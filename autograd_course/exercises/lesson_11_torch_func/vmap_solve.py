@@ -48,12 +48,15 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
 
     rng = generator()
     stacked = [v + 0.1 * normal(rng, SAMPLES, *v.shape) for v in inputs]
-    dims = (0,) * len(inputs)
     with patch.object(function, "forward", staticmethod(counted)):
-        solutions: Any = torch.func.vmap(function.apply, dims)(*stacked)
-    if sizes == [stacked[1].numel()]:
+        solutions: Any = torch.func.vmap(function.apply, (0, 0))(*stacked)
+        of_the_batch, sizes = sizes, []
+        torch.func.vmap(function.apply, (0, None))(stacked[0], inputs[1])
+        of_shared, sizes = sizes, []
+        torch.func.vmap(function.apply, (-1, -1))(*(v.movedim(0, -1) for v in stacked))
+    if of_the_batch == [stacked[1].numel()] and max(len(of_shared), len(sizes)) <= 1:
         return _unsolved(solutions, *stacked)
-    calls = len(sizes)
+    calls = max(map(len, (of_the_batch, of_shared, sizes)))
     if calls == 1:
         return found(
             "wrong-vmap",

@@ -121,7 +121,10 @@ def no_inverse(function: type[Function], inputs: tuple[Any, ...]) -> Finding | N
 
 
 class Inverses(DispatchMode):
-    """In a ``with`` block, note whether an operation takes or returns the inverse of a matrix."""
+    """In a ``with`` block, note whether an operation takes or returns the inverse of a matrix.
+
+    The inverse with other factors for its columns counts, too.
+    """
 
     def __init__(self, matrix: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -139,7 +142,14 @@ class Inverses(DispatchMode):
     def _is_inverse(self, tensor: Tensor) -> bool:
         if tensor.shape != self.inverse.shape or len(tensor) == 1:  # a number has a reciprocal
             return False
-        return any(torch.allclose(tensor.to(it), it) for it in (self.inverse, self.inverse.mT))
+        found = _directions(tensor.to(self.inverse))
+        both = (self.inverse, self.inverse.mT)
+        return any(torch.allclose(found, _directions(inverse)) for inverse in both)
+
+
+def _directions(matrix: Tensor) -> Tensor:
+    """Divide each column by its largest element. Multiples of a matrix have the same result."""
+    return matrix / matrix.gather(0, matrix.abs().argmax(0, keepdim=True))
 
 
 def is_right_for_both_halves(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

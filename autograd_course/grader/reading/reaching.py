@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from types import ModuleType
 
+from torch import Tensor
+
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.libraries import (
     canonical,
@@ -99,10 +101,16 @@ def registers(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 
 def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iterator[str]:
-    """Yield functions of NumPy and SciPy that do what the learner should write."""
+    """Yield functions of libraries that do what the learner should write."""
     path = names.path(node) if isinstance(node, ast.expr) else ""
     library, *parts = canonical(path).split(".")
-    if library in ("numpy", "scipy") and any(part in operations for part in parts):
+    of_library = library in ("numpy", "scipy", "torch") and any(
+        part in operations for part in parts
+    )
+    if isinstance(node, ast.Attribute) and not path and node.attr in operations:
+        path = f".{node.attr}"
+        of_library = hasattr(Tensor, node.attr) and node.attr not in names.own_attributes
+    if of_library:
         yield f"it uses {path}, but in this exercise you write it yourself"
 
 
@@ -115,6 +123,8 @@ def unmeasured(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = "converts a tensor to a list"
     elif isinstance(node, ast.Attribute) and node.attr in tables.OF_MEMORY:
         what = f"uses {node.attr}"
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and _is_list(node):
+        what = "repeats a list"
     elif isinstance(node, ast.Name) and node.id in ("bytearray", "memoryview"):
         what = f"uses a {node.id}"
     elif isinstance(node, ast.expr):
@@ -122,6 +132,10 @@ def unmeasured(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = {"numpy": "computes with NumPy", "array": "creates an array"}.get(library, "")
     if what:
         yield f"{what}, whose memory the grader does not measure"
+
+
+def _is_list(node: ast.BinOp) -> bool:
+    return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
 
 
 def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:

@@ -496,7 +496,7 @@ EDITED = [
     edited(
         "ternary-ste",
         "takes windows of the width of the threshold",
-        "wrong-region",
+        "gradient-mismatch",
         ("((x - threshold).abs() <= 1)", "((x - threshold).abs() <= threshold)"),
         ("((x + threshold).abs() <= 1)", "((x + threshold).abs() <= threshold)"),
         hint="so they extend by 1",
