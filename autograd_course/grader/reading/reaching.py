@@ -123,6 +123,8 @@ def unmeasured(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = "converts a tensor to a list"
     elif isinstance(node, ast.Attribute) and node.attr in tables.OF_MEMORY:
         what = f"uses {node.attr}"
+    elif isinstance(node, ast.ListComp) and any(map(_is_item, ast.walk(node))):
+        what = "collects numbers in a list"
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and _is_list(node):
         what = "repeats a list"
     elif isinstance(node, ast.Name) and node.id in ("bytearray", "memoryview"):
@@ -132,6 +134,10 @@ def unmeasured(node: ast.AST, names: Meaning) -> Iterator[str]:
         what = {"numpy": "computes with NumPy", "array": "creates an array"}.get(library, "")
     if what:
         yield f"{what}, whose memory the grader does not measure"
+
+
+def _is_item(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "item"
 
 
 def _is_list(node: ast.BinOp) -> bool:

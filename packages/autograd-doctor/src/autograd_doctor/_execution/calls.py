@@ -181,6 +181,13 @@ def subclass_of(function: type[Function], **attributes: Any) -> type[Function]:
 
     The user's ``__init_subclass__`` does not run, because it may enter the subclass in a registry
     or require arguments.
+
+    Args:
+        function: The user's Function. It does not change.
+        attributes: The methods and other attributes of the subclass.
+
+    Returns:
+        The subclass, with the name and the module of ``function``.
     """
     first = next(base for base in function.__mro__ if "__init_subclass__" in vars(base))
     bases = (function,) if first in (_Unnoticed, object) else (_Unnoticed, function)
