@@ -56,7 +56,8 @@ def _late_parts(function: Scope, names: Meaning) -> list[tuple[Scope, set[str]]]
     """Return the functions in a decorator that run later than the decorator itself.
 
     Each comes with the variables of the functions around it. Return ``None`` if the function may
-    run later than the cells. A decorator runs only once, before all calls.
+    run later than the cells. A decorator runs only once, before all calls. A function that no code
+    reads never runs, so for such a function, return an empty list.
     """
     if not isinstance(function, ast.FunctionDef):
         return None
