@@ -6,14 +6,8 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.checks.calling import (
-    applied,
-    filled,
-    found,
-    node,
-    odd_metadata,
-    storage,
-)
+from autograd_course.grader.checks.calling import applied, filled, found, node, storage
+from autograd_course.grader.checks.memory import odd_metadata
 
 
 def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

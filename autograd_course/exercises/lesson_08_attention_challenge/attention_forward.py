@@ -51,10 +51,15 @@ def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ..
     return *given, mask.masked_fill(hidden, -math.inf)
 
 
+def _past() -> Tensor:
+    """Return the mask of causal attention, in which each query sees no later key."""
+    return torch.ones(LONG, LONG, dtype=torch.bool).tril()
+
+
 def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not call PyTorch's own attention."""
     given = rows(generator(), 1, 2)
-    for masks in ((), (torch.ones(LONG, LONG, dtype=torch.bool).tril(),)):
+    for masks in ((), (_past(),)):
         right = scaled_dot_product_attention(*given, *masks)
         with OperationRecorder() as recording, OwnOperators() as own:
             came = routine(*given, *masks)
@@ -73,7 +78,7 @@ def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
 
 def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
     """Check that the routine does not change the caller's tensors."""
-    given, mask = rows(generator()), torch.ones(LONG, LONG, dtype=torch.bool).tril()
+    given, mask = rows(generator()), _past()
     before = [x.clone() for x in (*given, mask)]
     right = scaled_dot_product_attention(*given, attn_mask=mask)
     came = routine(*given, mask)

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional
 
+from autograd_course.exercises.lesson_09_more_patterns._convolutions import CONVOLUTIONS
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
@@ -195,18 +196,7 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         without(
-            "conv1d",
-            "conv2d",
-            "conv_transpose1d",
-            "conv_transpose2d",
-            "convolution",
-            "_convolution",
-            "convolution_backward",
-            "mkldnn_convolution",
-            "conv_tbc",
-            "conv_tbc_backward",
-            "convolve",
-            "correlate",
+            *CONVOLUTIONS,
             use="windows of the padded input (Tensor.unfold) and products",
         ),
     ),

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from autograd_course.exercises.lesson_09_more_patterns._convolutions import CONVOLUTIONS
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal
@@ -130,18 +131,7 @@ EXERCISE = FunctionExercise(
     checks=(
         *CONDUCT,
         without(
-            "conv1d",
-            "conv2d",
-            "conv_transpose1d",
-            "conv_transpose2d",
-            "convolution",
-            "_convolution",
-            "convolution_backward",
-            "mkldnn_convolution",
-            "conv_tbc",
-            "conv_tbc_backward",
-            "convolve",
-            "correlate",
+            *CONVOLUTIONS,
             use="windows of the input (Tensor.unfold) and products",
         ),
     ),

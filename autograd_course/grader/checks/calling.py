@@ -41,9 +41,6 @@ def backward(outputs: list[Tensor]) -> None:
         run_backward(wanted, [torch.ones_like(out) for out in wanted])
 
 
-_MORE_DIMS, _MORE_SAVED = 2, 32  # more than the inputs have; more of them can hold data
-
-
 class Followed:
     """A call that a check measures, with copies of everything that it computes.
 
@@ -106,33 +103,6 @@ def _normal_like(tensor: Tensor, rng: torch.Generator) -> Tensor:
 def node(outputs: list[Tensor]) -> Any:
     """Return the Function's graph node, which is its ctx, or ``None`` if no output has a graph."""
     return next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
-
-
-def odd_metadata(ctx: Any, inputs: Iterable[Any]) -> Finding | None:
-    """Find saved tensors whose number, sizes or strides can hold data that no storage contains."""
-    saved = tuple(getattr(ctx, "saved_tensors", ()))
-    tensors = [value for value in inputs if isinstance(value, Tensor)]
-    dims = max((value.dim() for value in tensors), default=0) + _MORE_DIMS
-    problem = f"{len(saved)} tensors are saved" if len(saved) > len(tensors) + _MORE_SAVED else ""
-    for position, value in enumerate(saved):
-        if not isinstance(value, Tensor) or value.layout != torch.strided:
-            continue
-        elements = value.untyped_storage().nbytes() // value.element_size()
-        free = (step for n, step in zip(value.shape, value.stride(), strict=True) if n < 2)
-        if value.dim() > dims:
-            problem = f"saved tensor {position} has {value.dim()} dims"
-        elif value.dim() > 1 and not value.numel() and all(map(Tensor.numel, tensors)):
-            problem = f"saved tensor {position} has no elements, but {value.dim()} dims"
-        elif any(step > max(elements, 1) for step in free):
-            problem = f"saved tensor {position} has a stride that is longer than its memory"
-    if not problem:
-        return None
-    return found(
-        "oversaved",
-        f"For these inputs, {problem}. Such sizes and strides can hold data.",
-        {"saved": len(saved)},
-        "Save the few tensors that `backward` needs, as they are.",
-    )
 
 
 def storage(tensor: Tensor) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,6 @@ from autograd_course.grader.checks.calling import (
     filled,
     found,
     node,
-    odd_metadata,
     storage,
 )
 from autograd_course.grader.checks.conduct import copy_on_ctx, no_copy_on_ctx
@@ -30,6 +29,7 @@ from autograd_course.grader.exercise import Check, with_peak
 
 MANY = (40, 10)  # the shape of a tensor with more numbers than a small ``ctx`` can hide
 LISTED = 6  # a message lists at most this many tensors of one kind
+_MORE_DIMS, _MORE_SAVED = 2, 32  # more than the inputs have; more of them can hold data
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -63,6 +63,33 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
             "tensor object that `forward` returns.",
         )
     return odd_metadata(node(outputs), inputs) or no_copy_on_ctx(function, inputs)
+
+
+def odd_metadata(ctx: Any, inputs: Iterable[Any]) -> Finding | None:
+    """Find saved tensors whose number, sizes or strides can hold data that no storage contains."""
+    saved = tuple(getattr(ctx, "saved_tensors", ()))
+    tensors = [value for value in inputs if isinstance(value, Tensor)]
+    dims = max((value.dim() for value in tensors), default=0) + _MORE_DIMS
+    problem = f"{len(saved)} tensors are saved" if len(saved) > len(tensors) + _MORE_SAVED else ""
+    for position, value in enumerate(saved):
+        if not isinstance(value, Tensor) or value.layout != torch.strided:
+            continue
+        elements = value.untyped_storage().nbytes() // value.element_size()
+        free = (step for n, step in zip(value.shape, value.stride(), strict=True) if n < 2)
+        if value.dim() > dims:
+            problem = f"saved tensor {position} has {value.dim()} dims"
+        elif value.dim() > 1 and not value.numel() and all(map(Tensor.numel, tensors)):
+            problem = f"saved tensor {position} has no elements, but {value.dim()} dims"
+        elif any(step > max(elements, 1) for step in free):
+            problem = f"saved tensor {position} has a stride that is longer than its memory"
+    if not problem:
+        return None
+    return found(
+        "oversaved",
+        f"For these inputs, {problem}. Such sizes and strides can hold data.",
+        {"saved": len(saved)},
+        "Save the few tensors that `backward` needs, as they are.",
+    )
 
 
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:

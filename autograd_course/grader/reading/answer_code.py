@@ -17,7 +17,7 @@ from torch.autograd import Function
 from autograd_course.extraction.statements import Statement
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.libraries import imported
-from autograd_course.grader.reading.scopes import bindings, root
+from autograd_course.grader.reading.scopes import bindings, decorators, root
 
 # Reading these attributes of a class passes nothing from other code to the class.
 _HARMLESS = {"apply", "backward", "forward", "jvp", "vmap", "setup_context", "__name__", "__doc__"}
@@ -41,8 +41,8 @@ def answer_code(statements: Sequence[Statement], name: str) -> list[Statement]:
         each.node.name: each.node for each in statements if isinstance(each.node, ast.FunctionDef)
     }
     for each in statements:
-        decorators = [functions[name] for name in _decorators(each.node) if name in functions]
-        by_decorators = (name for it in decorators for name in {*_changed(it)} - bindings(it))
+        own = [functions[name] for name, _ in decorators(each.node) if name in functions]
+        by_decorators = (name for it in own for name in {*_changed(it)} - bindings(it))
         changes = {*each.changes, *_changed(each.node), *by_decorators} - libraries
         meant = (other_names[changed] for changed in changes if changed in other_names)
         for changed in each.binds.union(changes, *meant):
@@ -197,14 +197,6 @@ def _handed_on(node: ast.AST) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and id(part) not in harmless:
             yield part.id
-
-
-def _decorators(node: ast.AST) -> Iterator[str]:
-    """Yield the names of the decorators of a statement, such as ``"f"`` for ``@f(1)``."""
-    for decorator in getattr(node, "decorator_list", ()):
-        match decorator:
-            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
-                yield name
 
 
 def _operators(node: ast.AST) -> Iterator[str]:

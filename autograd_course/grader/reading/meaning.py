@@ -23,6 +23,7 @@ from autograd_course.grader.reading.scopes import (
     arguments,
     assigned,
     bound_in,
+    decorators,
     elements,
     is_data,
     local_names,
@@ -234,9 +235,7 @@ class Meaning:
             case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return all(map(every, parts))
             case ast.Dict(keys=[_, *_] as keys, values=values):
-                return all(key is not None and every(key) for key in keys) and all(
-                    map(every, values)
-                )
+                return all(part is not None and every(part) for part in (*keys, *values))
         return self._makes_stateless(value)
 
     def _is_number(self, function: ast.expr) -> bool:
@@ -334,16 +333,15 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             _bind(statement, found)
     found.own_globals = own_globals([each for tree in trees for each in tree.body])
     functions = [each for each in every if isinstance(each, Scope)]
-    inside = [each for function in functions for each in ast.walk(function)]
-    found.late = set(map(id, inside))
+    inside = [part for each in functions for part in ast.walk(each) if part is not each]
+    nested = set(map(id, inside))
+    found.late = nested.union(map(id, functions))
     found.aliases = {name for each in inside for name, _ in imported(each)}
     for each in every:
-        if id(each) not in found.late:
-            found.bound.update(_set_by(each))
-    nested = {id(part) for each in functions for part in ast.walk(each) if part is not each}
-    for each in every:
         if id(each) not in nested:
-            _count_decorators(each, found)
+            found.bound.update(_set_by(each))
+            for name, is_called in decorators(each):
+                (found.making if is_called else found.decorating)[name] += 1
     for name, value in arguments(trees):
         found.note(name, value)
         found.passed.setdefault(name, []).append(value)
@@ -351,7 +349,11 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     found.data = {
         name
         for name in found.data
-        if not (found.is_stateless(name) or (name not in changed and found.is_constant(name)))
+        if not (
+            found.is_stateless(name)
+            or found.is_log(name)
+            or (name not in changed and found.is_constant(name))
+        )
     }
     for _ in range(3):  # m = torch; n = m
         for tree in trees:
@@ -484,15 +486,6 @@ def _set_alone(node: ast.AST) -> list[str]:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return [name]
     return []
-
-
-def _count_decorators(node: ast.AST, found: Meaning) -> None:
-    for decorator in getattr(node, "decorator_list", ()):
-        match decorator:
-            case ast.Name(id=name):
-                found.decorating[name] += 1
-            case ast.Call(func=ast.Name(id=name)):
-                found.making[name] += 1
 
 
 def _turns_off(call: ast.expr) -> Iterator[int]:
@@ -660,10 +653,8 @@ def _bind(statement: ast.stmt, found: Meaning) -> None:
 
 def _assign(target: ast.expr, value: ast.expr, found: Meaning) -> None:
     for node in ast.walk(target):
-        if isinstance(node, ast.Name):
-            found.bound.add(node.id)
-            if is_data(value, found.classes):
-                found.data.add(node.id)
+        if isinstance(node, ast.Name) and is_data(value, found.classes):
+            found.data.add(node.id)
 
 
 def _aliases(tree: ast.Module, found: Meaning) -> Iterator[tuple[str, str]]:

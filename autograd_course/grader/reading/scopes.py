@@ -63,6 +63,16 @@ def lasting_parameters(scope: Scope) -> set[str]:
     return shared | ({first_parameter(scope)} if is_class_method(scope) else set())
 
 
+def decorators(node: ast.AST) -> Iterator[tuple[str, bool]]:
+    """Yield the names of a definition's decorators, and whether it calls them, as in ``@f(1)``."""
+    for decorator in getattr(node, "decorator_list", ()):
+        match decorator:
+            case ast.Name(id=name):
+                yield name, False
+            case ast.Call(func=ast.Name(id=name)):
+                yield name, True
+
+
 def first_parameter(scope: Scope) -> str:
     """Return the name of a function's first positional parameter, or ``""``."""
     plain = (*scope.args.posonlyargs, *scope.args.args)

@@ -210,18 +210,9 @@ class _Stored:
                 yield from self.within(node, local, lasting)
 
     def _records(self, nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-        """Yield changes of a container that adds only times, shapes or texts, or that is a log."""
+        """Yield changes of a container that add only times, shapes or texts to it."""
         for node in nodes:
             match node:
-                case (
-                    ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name) as owner) as change])
-                    | ast.Expr(
-                        value=ast.Call(
-                            func=ast.Attribute(value=ast.Name(id=name) as owner)
-                        ) as change
-                    )
-                ) if self.names.is_log(name):
-                    yield from (change, owner)
                 case (
                     ast.Assign(targets=[ast.Subscript() as target], value=value)
                     | ast.AugAssign(target=ast.Subscript() as target, value=value)
@@ -311,9 +302,7 @@ class _Stored:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.BoolOp(values=parts):
                 return all(map(every, parts))
             case ast.Dict(keys=keys, values=values):
-                return all(key is not None and every(key) for key in keys) and all(
-                    map(every, values)
-                )
+                return all(part is not None and every(part) for part in (*keys, *values))
             case ast.BinOp(left=left, right=right):
                 return every(left) and every(right)
             case ast.Compare(left=left, comparators=others):
@@ -385,13 +374,11 @@ class _Stored:
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
         """Return whether an attribute or item chain begins at an object that outlives the call."""
         first = root(node)
-        if not first or first in self.names.imports:
+        if not first or first in self.names.imports or self.names.is_log(first):
             return False
         if first in lasting:
             return True
-        return (
-            first not in local and first in self.names.data | self.names.defined | self.names.bound
-        )
+        return first not in local and first in self.names.defined | self.names.bound
 
 
 def _held(node: ast.AST) -> str:
