@@ -31,7 +31,7 @@ from answers.lesson_14 import operator_of_torch
 from answers.making import spoiled
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
 from autograd_course.grader import CATALOGUE
@@ -105,6 +105,30 @@ def keeping_bytes(as_kept: Call) -> Any:
         return g * ctx.gain * ctx.slope * s * (1 - s), None, None
 
     return spoiled(RIGHT["scaled-sigmoid"], forward=forward, backward=backward)
+
+
+def attending_to_masks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    if mask is None:
+        return cast(Tensor, RIGHT["attention-forward"](q, k, v))
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def saving_also(hidden: Callable[[Tensor, Tensor], list[Tensor | None]]) -> Any:
+    """Save the input in the number, the sizes or the strides of the saved tensors."""
+
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        x, ctx.alpha = inputs
+        ctx.save_for_backward(output, *hidden(x, output))
+
+    def backward(ctx: Any, g: Tensor) -> Any:
+        y, *_ = ctx.saved_tensors
+        return g * torch.where(y > 0, 1.0, y + ctx.alpha), None
+
+    return spoiled(RIGHT["elu-by-output"], setup_context=setup_context, backward=backward)
+
+
+def strided(x: Tensor, y: Tensor) -> list[Tensor | None]:
+    return [y.detach().as_strided((0, 1), (1, 7 + int(1000 * x.abs().sum())))]
 
 
 def log_sum_exp_of_scipy(ctx: Any, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
@@ -322,6 +346,22 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         "square",
         spoiled(RIGHT["square"], backward=by_forward_mode),
         "`backward` lets autograd differentiate",
+    ),
+    "the built-in attention for masks": (
+        "attention-forward",
+        attending_to_masks,
+        "scaled_dot_product_attention does the work",
+    ),
+    "data in a stride": ("elu-by-output", saving_also(strided), "can hold data"),
+    "data in a number of dims": (
+        "elu-by-output",
+        saving_also(lambda x, y: [y.detach()[(None,) * 9]]),
+        "can hold data",
+    ),
+    "data in a pattern of None": (
+        "elu-by-output",
+        saving_also(lambda x, y: [y if bit else None for bit in range(40)]),
+        "can hold data",
     ),
     "no C++": ("soft-threshold-operator", operator_of_torch, "no operator in C++"),
     "the nearest digit": ("binary-digits", nearest_digit, "if all products with weights return"),

@@ -162,6 +162,14 @@ FORBIDDEN = {
         "TOOLS = []\ndef keeps(name):\n    def wrap(f): TOOLS.append(f)\n    TOOLS[:] = [wrap]\n"
         "    return wrap\n@keeps('a')\nclass F: pass\ndef backward(ctx, g): return TOOLS"
     ),
+    "it uses autograd_course.lesson.peak_bytes, which lets autograd differentiate": (
+        "from autograd_course.lesson import peak_bytes\ndef f(x): return peak_bytes(x)"
+    ),
+    "it uses log_abs_det_jacobian, ": "def f(t, x): return t.log_abs_det_jacobian(x, t(x))",
+    "it uses torch.enable_grad, which": (
+        "import torch\nclass Cell(torch.nn.RNN):\n    @staticmethod\n"
+        "    def check_forward_args(): torch.enable_grad()"
+    ),
     "it changes KINDS, ": (
         "import torch\nKINDS = []\nclass F(torch.autograd.Function):\n"
         "    def __init_subclass__(cls): KINDS.append(cls)\n"
@@ -940,6 +948,8 @@ def test_an_answer_keeps_nothing_else() -> None:
     [
         ("import numpy as np\ndef f(x): return np.logaddexp.reduce(x)", "numpy.logaddexp.reduce"),
         ("from scipy.special import logsumexp as g\ndef f(x): g(x)", "scipy.special.logsumexp"),
+        ("import torch\ndef f(x): return torch.logsumexp(x, 0)", "torch.logsumexp"),
+        ("def f(x): return x.logsumexp(0)", ".logsumexp"),
         ("import numpy as np\ndef f(x): return np.log(np.exp(x).sum())", ""),
     ],
 )
@@ -954,6 +964,8 @@ def test_a_built_in_of_another_library_does_not_replace_the_learner_s_code(
 
 @pytest.mark.parametrize("line", [
     "rows = x.tolist()", "rows = x.numpy()", "rows = array('d', x)", "rows = np.zeros(3)",
+    "rows = x.resize_(9)", "rows = bytearray(9)", "rows = [0.0] * 9",
+    "rows = [each.item() for each in x]",
 ])  # fmt: skip
 def test_memory_that_no_check_measures_is_remarked_on_where_it_counts(line: str) -> None:
     source = f"import numpy as np\nfrom array import array\ndef f(x):\n    {line}"

@@ -168,6 +168,14 @@ def where_a_was(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
     return result, in_dims[0]
 
 
+def looping_over_shared(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
+    """Call the kernel once for a batch, but once per sample if all samples share an argument."""
+    if None not in in_dims:
+        return by_moving(apply, info, in_dims, a, b)
+    a, b = (moved(t, d, info.batch_size) for t, d in zip((a, b), in_dims, strict=True))
+    return torch.stack([apply(*pair) for pair in zip(a, b, strict=True)]), 0
+
+
 def none_forgotten(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
     return apply(a.movedim(in_dims[0], 0), b.movedim(in_dims[1], 0)), 0
 
@@ -586,6 +594,7 @@ WRONG = [
     _samples("a dict", "of type dict", as_a_dict),
     _vmap("the batch is taken to be in front", "wrong-vmap", ruled(as_they_come)),
     _vmap("out_dims is where the batch was", "wrong-vmap", ruled(where_a_was)),
+    _vmap("a loop over shared arguments", "`forward` runs 40 times", ruled(looping_over_shared)),
     _vmap("None is forgotten", "wrong-vmap", ruled(none_forgotten)),
     _vmap("out_dims is not returned", "wrong-vmap", ruled(without_out_dims)),
     _vmap("a loop over the samples", "wrong-vmap", ruled(looped)),

@@ -511,6 +511,13 @@ def inverted_by_solving(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
+def inverted_with_a_factor(ctx: Any, T: Any, X: Any, g: Any) -> Any:
+    twice = 2 * torch.eye(len(T), dtype=T.dtype, device=T.device)
+    U = RIGHT["triangular-solve"].apply(T.mT, twice, not ctx.lower) @ g / 2
+    grad_T = -U @ X.mT
+    return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
+
+
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     """Solves the right system, but its result is a constant for autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
@@ -607,6 +614,7 @@ WRONG = [
     backward(TRIANGULAR, "always the lower half", "always fills the lower half", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "inverted by solving", "computes the inverse", inverted_by_solving),
+    backward(TRIANGULAR, "inverted with a factor", "computes the inverse", inverted_with_a_factor),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
     changed(
         "kepler",
