@@ -118,6 +118,7 @@ def test_it_is_contained_scored_rightly_and_explained(
 ) -> None:
     hostile = BANK[what]
     said = hostile.said if box.backend.separates else hostile.unsecluded or hostile.said
+    monkeypatch.setenv(VARIABLE, str(hostile.seconds))
     monkeypatch.setattr(box, "limits", replace(TIGHT, wall=hostile.wall, whole=hostile.whole))
 
     verdict = verdict_on(box, hostile.source, hostile.exercise, hostile.name)

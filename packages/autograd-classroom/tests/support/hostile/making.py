@@ -23,9 +23,9 @@ _HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
 class Hostile:
     """A submission to an exercise, and the least that the verdict on it must say.
 
-    The message must contain ``said``, and one of the remarks must contain ``seen``. ``wall`` is the
-    time limit in seconds for the answer to one question, and ``whole`` is the limit for all answers
-    together. Without its own namespace, as in a container, the message must contain ``unsecluded``
+    The message must contain ``said``, and one of the remarks must contain ``seen``. ``seconds``
+    limits one call of the submission's code, ``wall`` the answer to one question, and ``whole`` all
+    answers together. Without its own namespace, as in a container, the message must contain ``unsecluded``
     instead. There, the submission receives signals that the first process of a namespace never
     gets, and it has its own ``/proc``.
     """
@@ -36,6 +36,7 @@ class Hostile:
     status: Status = "wrong"
     exercise: str = "square"
     name: str = "Square"
+    seconds: float = 1.0
     wall: float = 8.0
     whole: float = 60.0
     unsecluded: str = ""

@@ -19,6 +19,7 @@ _POISONS = {
     "the default device": "torch.set_default_device('meta')",
 }
 _ALL = "\n".join(_POISONS.values())
+_SECONDS = 5.0  # deterministic algorithms make PyTorch import its compiler, which takes a second
 _MODE = """
 from torch.utils._python_dispatch import TorchDispatchMode
 class Twice(TorchDispatchMode):
@@ -30,8 +31,10 @@ KEPT.__enter__()
 """
 
 POISONING = {
-    "all of it": Hostile(square(before=_ALL), FORBIDDEN, "the default device"),
-    "all of it, and wrong": Hostile(half(_ALL), "gradient of `x`", "the default device"),
+    "all of it": Hostile(square(before=_ALL), FORBIDDEN, "the default device", seconds=_SECONDS),
+    "all of it, and wrong": Hostile(
+        half(_ALL), "gradient of `x`", "the default device", seconds=_SECONDS
+    ),
     "anomaly detection": Hostile(
         square(before="torch.autograd.set_detect_anomaly(True)"), status="passed"
     ),
