@@ -107,6 +107,16 @@ def keeping_bytes(as_kept: Call) -> Any:
     return spoiled(RIGHT["scaled-sigmoid"], forward=forward, backward=backward)
 
 
+def no_gradient_if_large() -> Any:
+    """Save only the output. For the many numbers of the check, backward returns zeros."""
+    right = RIGHT["scaled-sigmoid"]
+
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return right.backward(ctx, g) if g.numel() < 100 else (0 * g, None, None)
+
+    return spoiled(right, backward=backward)
+
+
 def attending_to_masks(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask is None:
         return cast(Tensor, RIGHT["attention-forward"](q, k, v))
@@ -351,6 +361,11 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         "attention-forward",
         attending_to_masks,
         "scaled_dot_product_attention does the work",
+    ),
+    "no gradient for many numbers": (
+        "scaled-sigmoid",
+        no_gradient_if_large(),
+        "in a call that the grader measures, the gradient of `x`",
     ),
     "data in a stride": ("elu-by-output", saving_also(strided), "can hold data"),
     "data in a number of dims": (

@@ -92,6 +92,14 @@ class Followed:
                 self._gradients[place] = gradient.detach().clone()
 
 
+def computed(function: type[Function], inputs: tuple[Any, ...]) -> Computed:
+    """Call an answer, run backward, and return what the answer computed."""
+    followed = Followed(function.apply, inputs)
+    followed(*differentiable(inputs))
+    followed.backward()
+    return followed.computed()
+
+
 def _copied(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
 

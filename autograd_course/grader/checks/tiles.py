@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.execution import Computed, differentiable
-from autograd_course.grader.checks.calling import Followed, found
+from autograd_course.grader.checks.calling import Followed, computed, found
 from autograd_course.grader.checks.operators import seen_inside
 from autograd_course.grader.exercise import Check, with_peak
 from autograd_course.grader.sampling import generator
@@ -41,11 +41,16 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def on(inputs: Callable[[torch.Generator], tuple[Any, ...]], check: Check) -> Check:
-    """Return a check that runs another check on different inputs, such as longer sequences."""
+    """Return a check that runs another check on different inputs, such as longer sequences.
+
+    An answer can recognize these inputs by their size. If the other check does not compare the
+    values that the answer computes for them, this check does.
+    """
 
     @wraps(check)  # the marks of the check remain
-    def elsewhere(function: type[Function], _: tuple[Any, ...]) -> Finding | Computed | None:
-        return check(function, inputs(generator()))
+    def elsewhere(function: type[Function], _: tuple[Any, ...]) -> Finding | Computed:
+        values = inputs(generator())
+        return check(function, values) or computed(function, values)
 
     return elsewhere
 
