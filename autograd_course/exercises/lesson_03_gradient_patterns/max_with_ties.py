@@ -65,6 +65,11 @@ def by_the_length(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
     return to_all(x, dim, *keepdim_and_g) / x.shape[dim]
 
 
+def by_all_winners(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
+    """Return a gradient that is divided by the number of winners in all slices together."""
+    return to_all(x, dim, *keepdim_and_g) / (x == amax(x, dim, True)).sum()
+
+
 def as_softmax(x: Tensor, dim: int, *keepdim_and_g: Any) -> Tensor:
     """Return a gradient distributed over all elements in proportion to their softmax."""
     *keepdim, g = keepdim_and_g
@@ -150,6 +155,8 @@ EXERCISE = FunctionExercise(
         "number.": returning(amax, to_all),
         "The winner gets 1/n of the gradient, where n is the length of the slice. Only winners "
         "share it, so divide by their number.": returning(amax, by_the_length),
+        "The gradient is divided by the number of winners in all slices together. Each slice needs "
+        "its own number: sum over dim, and keep it.": returning(amax, by_all_winners),
         "This spreads the gradient over all elements by their softmax. Only the maximum gets it. "
         "The softmax is the gradient of logsumexp.": returning(amax, as_softmax),
         "`backward` compares x with the maximum of the whole tensor. A slice without this maximum "
