@@ -25,9 +25,9 @@ class Hostile:
 
     The message must contain ``said``, and one of the remarks must contain ``seen``. ``seconds``
     limits one call of the submission's code, ``wall`` the answer to one question, and ``whole`` all
-    answers together. Without its own namespace, as in a container, the message must contain ``unsecluded``
-    instead. There, the submission receives signals that the first process of a namespace never
-    gets, and it has its own ``/proc``.
+    answers together. Without its own namespace, as in a container, the message must contain
+    ``unsecluded`` instead. There, the submission receives signals that the first process of a
+    namespace never gets, and it has its own ``/proc``.
     """
 
     source: str
