@@ -11,8 +11,8 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` evaluates a formula that you derive. It does not call autograd.
-# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
+# - `backward` evaluates a formula that you derive. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.

@@ -12,8 +12,8 @@
 # **Constraints for every exercise:**
 #
 # - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact.
-# - `backward` is a formula that you derive and write down. It does not call autograd.
-# - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
+# - `backward` is a formula that you derive and write down. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 #

@@ -12,8 +12,8 @@
 # **Constraints for every Function:**
 #
 # - The gradients are right. If they are, the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts as a tensor.
-# - `backward` evaluates a formula that you derive. It does not call autograd. (The checkpoint is the exception, because a checkpoint has to call autograd.)
-# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` evaluates a formula that you derive. It calls neither autograd nor PyTorch's own `…_backward` functions. (The checkpoint is the exception, because a checkpoint has to call autograd.)
+# - Save the tensors that backward needs with `ctx.save_for_backward`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 #

@@ -11,8 +11,8 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you derive and write down. It does not call autograd.
-# - Save all tensors that `backward` needs with `ctx.save_for_backward`. Store numbers as attributes of `ctx`.
+# - `backward` is a formula that you derive and write down. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - Save all tensors that `backward` needs with `ctx.save_for_backward`. Store numbers as attributes of `ctx`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - The last dimension holds the classes to choose from. The tensors may have any number of dimensions before it.

@@ -76,7 +76,7 @@ with show_error():
 
 
 # %% [markdown]
-# **Write** the class `RMSNorm` with a separate `forward(x, weight, eps)` and `setup_context`, and with `backward`. `apply` returns two tensors, `(y, rstd)`, because `backward` needs `rstd`. PyTorch's own normalizations do the same. No gradient flows through `rstd`.
+# **Write** the class `RMSNorm` with a separate `forward(x, weight, eps)` and `setup_context`, and with `backward`. `apply` returns two tensors, `(y, rstd)`, because `backward` needs `rstd`. PyTorch's own normalizations do the same. No gradient flows through `rstd`. `x` may have any shape, and its rows lie along the last dim.
 #
 # **Constraint:** `torch.func.grad` and `vmap` accept the class. PyTorch may generate its vmap rule.
 
@@ -160,7 +160,7 @@ grade("vmap-solve", Solve)
 #
 # **Write** `setup_context` and `jvp`. Each tangent has the shape of its input, and the result has the shape of `y`.
 #
-# **Constraints:** the Hessian, computed forward over reverse, is also right. Save tensors with the two `save_for_…` methods of `ctx`, not as attributes of `ctx`.
+# **Constraints:** the Hessian, computed forward over reverse, is also right. Save tensors with the two `save_for_…` methods of `ctx`, not as attributes of `ctx`. Pass both methods the same tensors in the same order.
 
 
 # %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}

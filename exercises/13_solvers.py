@@ -11,11 +11,11 @@
 #
 # **Constraints for every Function:**
 #
-# - Use `ctx.save_for_backward` to save the tensors that `backward` needs.
+# - Use `ctx.save_for_backward` to save the tensors that `backward` needs. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - The output has the dtype and the device of the input, even if the solver returns a different dtype.
-# - `backward` evaluates a formula that you derive. It does not call autograd. (In exercise 3, it may record one call to the layer.)
+# - `backward` evaluates a formula that you derive. It calls neither autograd nor PyTorch's own `…_backward` functions. (In exercise 3, it may record one call to the layer.)
 # - Where a task says *twice*, the second derivative must also be right.
 #
 # 12 points, about 60 minutes.

@@ -13,8 +13,8 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` computes a formula that you derive and write down. It does not call autograd.
-# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
+# - `backward` computes a formula that you derive and write down. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - Where an exercise forbids a built-in, the grader watches the operations that run, so another name for the built-in does not help.

@@ -12,8 +12,8 @@
 # **Constraints for every tier:**
 #
 # - Your code does not call PyTorch's own `scaled_dot_product_attention`.
-# - `backward` evaluates a formula that you derive. It does not call autograd.
-# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` evaluates a formula that you derive. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - Save the tensors that backward needs with `ctx.save_for_backward`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 #

@@ -11,8 +11,8 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` computes a formula that you derive and write down. It does not call autograd.
-# - Save the tensors that `backward` needs with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
+# - `backward` computes a formula that you derive and write down. It calls neither autograd nor PyTorch's own `…_backward` functions.
+# - Save the tensors that `backward` needs with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - Some exercises forbid a built-in. The grader records the operations that actually run, so it also finds a built-in that you call by a different name.

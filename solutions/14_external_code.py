@@ -11,11 +11,11 @@
 #
 # **Constraints for the Function:**
 #
-# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - Save the tensors that backward needs with `ctx.save_for_backward`. Keep no tensor anywhere else, such as in a global variable.
 # - `backward` returns each gradient with the shape, dtype and device of its input.
 # - Large inputs, such as ±1000, give no nan, in float32 either.
 # - The output has the dtype and the device of the input.
-# - `backward` computes a formula that you derived. It does not call autograd.
+# - `backward` computes a formula that you derived. It calls neither autograd nor PyTorch's own `…_backward` functions.
 #
 # 5 points, about 40 minutes. The first exercise needs a C++ compiler. If you have no compiler, the grader tells you so, and you can still solve the second exercise.
 

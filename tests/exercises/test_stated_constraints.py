@@ -177,6 +177,7 @@ STATED: dict[str, dict[str, str]] = {
     "jvp-smooth-maximum": {
         "the Hessian, computed forward over reverse, is also right": "other tensors for each mode",
         "not as attributes of `ctx`": "kept on ctx",
+        "the same tensors in the same order": "another order",
     },
     "repair-graph-breaks": {
         "no counter": "the counter stays",
