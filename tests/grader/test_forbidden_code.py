@@ -309,6 +309,9 @@ REMARKED = {
     "uses torch.classes.a, which torch.classes creates when code reads it (line 2)": (
         "import torch\ntorch.classes.a"
     ),
+    "uses .second, which no tensor and no class of the answer has (line 4)": (
+        "import torch\nclass Row(torch.utils.data.Dataset): pass\ndef f(x):\n    return Row().second"
+    ),
     "uses ._run, which no tensor and no class of the answer has (line 2)": (
         "class Q: _run = None\n(make,)[0]._run('')"
     ),
@@ -600,6 +603,15 @@ ALLOWED = {
     ),
     "a namespace": (
         "from types import SimpleNamespace\ndef f(x): return SimpleNamespace(gain=2).gain * x"
+    ),
+    "the attributes of a namespace": (
+        "from types import SimpleNamespace\n"
+        "def f(ctx, x):\n    ctx.row = SimpleNamespace(first=1)\n    row = SimpleNamespace()\n"
+        "    row.second = x\n    return row.second * ctx.row.first"
+    ),
+    "an object that finds its own attributes": (
+        "class Row(dict):\n    def __getattr__(self, name): return self[name]\n"
+        "def f(x):\n    row = Row(second=x)\n    return row.second"
     ),
     "a text with a number in it": "SAYS = 'at {:.3f}, {0[1]}'\ndef f(x): print(SAYS.format(x))",
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",

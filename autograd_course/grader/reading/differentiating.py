@@ -19,7 +19,10 @@ def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:
         case ast.ClassDef() if "apply" in bound_in(node.body) and (
             node.name in names.bases or not all(map(names.is_own_class, node.bases))
         ):
-            yield f"its class {node.name} defines apply, so your backward may never run"
+            yield (
+                f"its class {node.name} defines apply, so your backward may never run: write a "
+                "function beside the class instead"
+            )
         case (
             ast.Attribute(attr="apply", ctx=ast.Store())
             | ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value="apply"), *_])

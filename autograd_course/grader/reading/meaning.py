@@ -39,6 +39,7 @@ from autograd_course.grader.reading.tables import (
 )
 
 LONGEST_CHAIN = 50
+_NAMESPACE = "types.SimpleNamespace"
 _GENERATIONS = 10  # the most classes in a row that derive from each other
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -89,6 +90,7 @@ class Meaning:
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
     setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
     own_attributes: set[str] = field(default_factory=set)  # every attribute that the cells define
+    fields: set[str] = field(default_factory=set)  # the attributes of each SimpleNamespace
 
     # Syntax nodes
     locals: set[int] = field(default_factory=set)  # local variables
@@ -248,7 +250,7 @@ class Meaning:
         match value:
             case ast.Call(func=function, args=arguments, keywords=keywords):
                 own = isinstance(function, ast.Name) and function.id in self.stateless
-                if own or self.path(function) == "types.SimpleNamespace":
+                if own or self.path(function) == _NAMESPACE:
                     given = (*arguments, *(keyword.value for keyword in keywords))
                     return all(map(self._is_constant, given))
         return False
@@ -265,7 +267,7 @@ class Meaning:
             case ast.Call(func=ast.Name(id=name)) if name in self.classes:
                 return "__new__" not in self.own_attributes
             case ast.Call(func=function):
-                return self.path(function) == "types.SimpleNamespace"
+                return self.path(function) == _NAMESPACE
             case ast.Name(id=name):
                 values = self.origins.get(name, [])
                 every = id(node) not in self.locals or len(values) == self.stored[name]
@@ -331,6 +333,9 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         found.locals.update(local_names(tree.body, frozenset()))
         for statement in tree.body:
             _bind(statement, found)
+    for each in every:
+        if isinstance(each, ast.Call) and found.path(each.func) == _NAMESPACE:
+            found.fields.update(keyword.arg for keyword in each.keywords if keyword.arg)
     found.own_globals = own_globals([each for tree in trees for each in tree.body])
     functions = [each for each in every if isinstance(each, Scope)]
     inside = [part for each in functions for part in ast.walk(each) if part is not each]

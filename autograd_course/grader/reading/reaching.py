@@ -473,6 +473,7 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
             and owner.id in (names.plain_functions & names.defined) - names.stored.keys()
             and attribute[:1] != "_"
         )
+        or (is_direct and attribute[:1] != "_" and _is_new(owner, names))
     )
     if known or names.path(owner):
         return
@@ -500,6 +501,11 @@ def _holds_library(value: ast.expr, names: Meaning) -> bool:
     return False
 
 
+def _is_new(node: ast.expr, names: Meaning) -> bool:
+    """Return whether an expression surely is an object that has only the answer's attributes."""
+    return names.plain_bases and names.is_new(node)
+
+
 def _by_name(name: str, names: Meaning) -> Iterator[_SAYS]:
     yield from _attribute(name)
     yield from _unknown(name, names)
@@ -511,5 +517,7 @@ def _unknown(name: str, names: Meaning, owner: ast.expr | None = None) -> Iterat
         is_own &= isinstance(owner, ast.Name) and (
             id(owner) in names.locals or owner.id in names.classes
         )
+    else:
+        is_own |= name in names.fields or (owner is not None and _is_new(owner, names))
     if not is_own and not is_ordinary(name, names.modules):
         yield f"uses .{name}, which no tensor and no class of the answer has", False
