@@ -309,6 +309,11 @@ REMARKED = {
     "uses torch.classes.a, which torch.classes creates when code reads it (line 2)": (
         "import torch\ntorch.classes.a"
     ),
+    "keeps results from call to call (line 3)": (
+        "from functools import cached_property\nclass Grid:\n    @cached_property\n"
+        "    def rows(self): return make()\nclass F:\n    grid = Grid()\n"
+        "def f(x): return F.grid.rows"
+    ),
     "uses .second, which no tensor and no class of the answer has (line 4)": (
         "import torch\nclass Row(torch.utils.data.Dataset): pass\ndef f(x):\n    return Row().second"
     ),
@@ -612,6 +617,12 @@ ALLOWED = {
     "an object that finds its own attributes": (
         "class Row(dict):\n    def __getattr__(self, name): return self[name]\n"
         "def f(x):\n    row = Row(second=x)\n    return row.second"
+    ),
+    "a property that an object of this call keeps": (
+        "from functools import cached_property\nclass Grid:\n"
+        "    def __init__(self, x): self.x = x\n"
+        "    @cached_property\n    def rows(self): return self.x.shape[0]\n"
+        "def f(x): return Grid(x).rows"
     ),
     "a text with a number in it": "SAYS = 'at {:.3f}, {0[1]}'\ndef f(x): print(SAYS.format(x))",
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",

@@ -20,6 +20,7 @@ from autograd_course.grader.reading.scopes import (
 
 _Use = tuple[ast.AST, str, bool]
 _WHY = "which outlives the call: pass what `backward` needs to `ctx.save_for_backward`"
+_CACHES = "keeps results from call to call"
 _KEEPING = {"classmethod", "partial", "property", "setattr", "staticmethod", "tuple", "zip"}
 _OF_FACTS = {"bool", "int", "len", "list", "repr", "round", "sorted", "str", "tuple"}
 _OF_TENSORS = {"add"}  # methods that change a set, but not a tensor
@@ -29,13 +30,16 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
     """Yield state that functions keep between calls. A check looks for state on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and names.path(node) in tables.CACHES:
-            yield node, "keeps results from call to call", False
+            yield node, _CACHES, False
     for node in _changing(ast.walk(tree), names):
         if id(node) not in names.late:
             yield node, f"hands on {ast.unparse(node)}, which changes an object", False
     scopes = list(_scopes(tree.body))
     early = _early(tree, scopes)
     classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for each in classes:
+        if each.name in early:
+            yield from _kept_on(each, names)
     methods = {id(part) for each in classes for part in ast.walk(each)}
     at_start = set() if any(id(each) in names.late for each in classes) else names.inside
     for scope in scopes:
@@ -50,6 +54,14 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
         yield from stored.within(scope, set(), set())
         if isinstance(scope, ast.Lambda) or scope.name in early:
             yield from _handed_out(scope, stored)
+
+
+def _kept_on(node: ast.ClassDef, names: Meaning) -> Iterator[_Use]:
+    """Yield the properties of a class that keep results on an object, if it outlives a call."""
+    for method in node.body:
+        for decorator in getattr(method, "decorator_list", ()):
+            if names.path(decorator) == "functools.cached_property":
+                yield decorator, _CACHES, False
 
 
 def _late_parts(function: Scope, names: Meaning) -> list[tuple[Scope, set[str]]] | None:

@@ -250,7 +250,7 @@ OF_SIZES = {
     "hann_window", "identity", "linspace", "logspace", "ones", "tri", "tril_indices",
     "triu_indices", "zeros",
 }  # fmt: skip
-CACHES = ("functools.cache", "functools.lru_cache", "functools.cached_property")
+CACHES = ("functools.cache", "functools.lru_cache")
 # A call of these returns a new container, which shares nothing that code can change with others.
 FRESH_CONTAINERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"}
 CONTAINERS = {
