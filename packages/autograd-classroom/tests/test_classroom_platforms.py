@@ -530,6 +530,18 @@ def test_a_verdict_is_made_again_whatever_stands_in_its_record(
     assert run("report", homework).exit_code == 0
 
 
+@pytest.mark.parametrize("page", ["docs/classroom.md", "packages/autograd-classroom/README.md"])
+def test_a_command_that_installs_the_classroom_also_installs_what_it_needs(page: str) -> None:
+    (command,) = re.findall(r"pip install .*git.*", (ROOT / page).read_text(encoding="utf-8"))
+    repository = "git+https://github.com/autograd-course/autograd_course"
+
+    assert set(re.findall(r'"(git[^"]*)"', command)) == {
+        repository,
+        f"{repository}#subdirectory=packages/autograd-doctor",
+        f"{repository}#subdirectory=packages/autograd-classroom",
+    }
+
+
 def test_the_workflow_grades_a_student_s_repository(
     tmp_path: Path, no_workers: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
