@@ -108,8 +108,13 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 def _changed(node: ast.stmt) -> Iterator[str]:
     """Yield the names of the objects that a statement modifies when it runs.
 
-    Ignore code inside functions and classes.
+    Ignore code inside functions and classes. A decorator such as ``@show.register`` changes
+    ``show``.
     """
+    for decorator in getattr(node, "decorator_list", ()):
+        maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if isinstance(maker, ast.Attribute):
+            yield from _root(maker)
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

@@ -391,8 +391,8 @@ def describe(reason: Reason) -> str:  # one case for each reason
             more = f" {len(uses) - 1} more lines do what is not allowed." if len(uses) > 2 else ""
             more = f" Also, {uses[1]}." if len(uses) == 2 else more
             return (
-                f"the values are right, but {uses[0]}. An answer must not do that.{more} If this "
-                "code only tries your answer, move it to another cell."
+                f"the values are right, but {uses[0]}. An answer must not do that.{more} If your "
+                "answer does not need this code, remove it or move it to another cell."
             )
         case OutOfTime(seconds, variable):
             remedy = f" Set {variable} to a larger number of seconds." if variable else ""

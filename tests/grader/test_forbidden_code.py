@@ -60,6 +60,35 @@ FORBIDDEN = {
     "defines __del__": "class C:\n    def __del__(self): pass",
     "uses tofile": "def f(a): a.tofile('x')",
     "rv_continuous, which lets": "import scipy.stats\nBase = [scipy.stats.rv_continuous]",
+    "uses call_method, ": "def f(program): program.graph.call_method('real')",
+    "imports torch.fx, ": "import torch.fx",
+    "uses torch.export.export, but this exercise": "import torch\ntorch.export.export(1, ())",
+    "sets node.target, ": "def f(node): node.target = 'real'",
+    "reaches logging.FileHandler, ": "import logging\nlogging.FileHandler('x', 'w+')",
+    "reaches logging.addLevelName, ": "import logging\nlogging.addLevelName(1, 'x')",
+    "calls logging.basicConfig with a file": "import logging\nlogging.basicConfig(filename='x')",
+    "it reaches os, ": "import os\ndef f(): os.environ.update(x='1')",
+    "changes F, ": (
+        "import io\nclass F(Function):\n    kept = io.BytesIO()\n"
+        "    def forward(ctx, x):\n        F.kept.write(x.numpy().tobytes())\n        return x"
+    ),
+    "changes LOG, ": (
+        "LOG = {}\nclass Key:\n    def __init__(self, x): self.x = x\n"
+        "    def __hash__(self): return 1\n    def __eq__(self, other): return True\n"
+        "def f(x):\n    LOG[Key(x)] = 1\n    return x"
+    ),
+    "changes NOTES, ": (
+        "NOTES = {}\ndef f(x):\n    NOTES[1] = str(object=x.tolist())\n    return NOTES"
+    ),
+    "changes TIMES, ": (
+        "import time\nTIMES = {}\n"
+        "def f(x):\n    TIMES[1] = time.strftime(str(x.tolist()))\n    return TIMES"
+    ),
+    "changes cls, ": (
+        "class Box:\n    rows = {}\n    def __init_subclass__(cls, key, value):\n"
+        "        cls.rows[key] = value\n"
+        "def f(x):\n    Box.__init_subclass__(1, x)\n    return Box.rows"
+    ),
     "its class B defines apply": "class B:\n    def apply(x): pass\nclass F(B): pass",
     "imports ctypes, ": "import ctypes",
     "reaches sys, ": "import sys\nsys.modules",
@@ -314,8 +343,24 @@ REMARKED = {
         "    def rows(self): return make()\nclass F:\n    grid = Grid()\n"
         "def f(x): return F.grid.rows"
     ),
+    "uses F.shelf, which is made once for all calls (line 9)": (
+        "class Shelf:\n    def __init__(self): self.rows = {}\n"
+        "    def lay(self, key, row): self.rows[key] = row\nclass F(Function):\n"
+        "    shelf = Shelf()\n    @staticmethod\n    def forward(ctx, x):\n        y = x * x\n"
+        "        F.shelf.lay(1, x)\n        return y"
+    ),
+    "uses F.rows, which is made once for all calls (line 7)": (
+        "def lay(rows, x): pass\nclass F(Function):\n    rows = []\n    @staticmethod\n"
+        "    def forward(ctx, x):\n        y = x * x\n        lay(F.rows, x)\n        return y"
+    ),
+    "uses attributes of ctx whose names the source does not show (line 4)": (
+        "class F(Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        vars(ctx).update(n=2)\n        return x * ctx.n"
+    ),
+    "sets an environment variable (line 2)": "import os\nos.environ['PYTHONHASHSEED'] = '0'",
     "uses .second, which no tensor and no class of the answer has (line 4)": (
-        "import torch\nclass Row(torch.utils.data.Dataset): pass\ndef f(x):\n    return Row().second"
+        "from torch.utils.data import Dataset\nclass Row(Dataset): pass\n"
+        "def f(x):\n    return Row().second"
     ),
     "uses ._run, which no tensor and no class of the answer has (line 2)": (
         "class Q: _run = None\n(make,)[0]._run('')"
@@ -434,7 +479,7 @@ REMARKED = {
     "uses D, which is made once for all calls (line 2)": (
         "D = torch.nn.ModuleDict()\ndef slope(x): return D['f'](x)"
     ),
-    "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
+    "reaches torch.nested: no answer needs it (line 2)": "import torch\ntorch.nested.nested_tensor",
     "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
     "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
     "sets x.kept (line 1)": "def f(x): x.kept = 1",
@@ -623,6 +668,34 @@ ALLOWED = {
         "    def __init__(self, x): self.x = x\n"
         "    @cached_property\n    def rows(self): return self.x.shape[0]\n"
         "def f(x): return Grid(x).rows"
+    ),
+    "values and types of Python": (
+        "import os, sys, traceback\nfrom io import StringIO\n"
+        "from types import MappingProxyType, TracebackType\n"
+        "from torch.utils._pytree import tree_map\n"
+        "DEBUG = os.environ.get('DEBUG') or os.environ['HOME'] or os.getenv('DEBUG')\n"
+        "EPS = sys.float_info.epsilon * sys.version_info.major\n"
+        "SCALES = MappingProxyType({'one': 1.0})\n"
+        "def f(x):\n    try:\n        print(x, file=StringIO())\n"
+        "    except ValueError:\n        traceback.print_exc()\n"
+        "    return tree_map(lambda y: y * SCALES['one'], x)"
+    ),
+    "a method by its name": (
+        "from operator import methodcaller\nflip = methodcaller('unsqueeze', -1)"
+    ),
+    "a frozen object": (
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Grid:\n    n: int\n"
+        "    def __post_init__(self): object.__setattr__(self, 'size', self.n)\n"
+        "def f(x): return Grid(2).size"
+    ),
+    "a decorator that is a context": (
+        "from contextlib import ContextDecorator\nclass Timed(ContextDecorator): pass"
+    ),
+    "tables that a loop computes": (
+        "import enum, torch\nclass Kind(enum.Enum):\n    LOW = 1\n"
+        "EPS = {d: torch.finfo(d).eps for d in (torch.float32, torch.float64)}\n"
+        "BITS = [2**k for k in range(8)]\nBY_NAME = dict(one=1.0)\nKINDS = {'low': Kind.LOW}\n"
+        "def f(x): return EPS[x.dtype], BITS[0], BY_NAME['one'], KINDS['low']"
     ),
     "a text with a number in it": "SAYS = 'at {:.3f}, {0[1]}'\ndef f(x): print(SAYS.format(x))",
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",
@@ -848,12 +921,12 @@ def test_a_function_that_the_answer_does_not_call_may_change_a_global(around: st
 # Code around an answer, and the same code without the statements that do not run.
 SKIPPED = {
     "import time, timeit; print(timeit.timeit('1')); a = 1": "import time; (); (); a = 1",
-    "import os, \\\n    math as m; import time; a = m.pi": (
+    "import ctypes, \\\n    math as m; import time; a = m.pi": (
         "(); import \\\n    math as m; import time; a = m.pi"
     ),
-    "é = 'é'; import os; print(é)": "é = 'é'; (); print(é)",
-    "import os\nn = os.cpu_count()\nn = min(n, 4)\nprint(n)": "()\n()\n()\n()",
-    "import os\ndel os\nimport math": "()\n()\nimport math",
+    "é = 'é'; import ctypes; print(é)": "é = 'é'; (); print(é)",
+    "import ctypes\nn = ctypes.string_at()\nn = min(n, 4)\nprint(n)": "()\n()\n()\n()",
+    "import ctypes\ndel ctypes\nimport math": "()\n()\nimport math",
     "import timeit\nprint(timeit.timeit(\n    '1'\n)); a = 1  # done": (
         "()\n(\n\n); a = 1  # done"
     ),
@@ -881,14 +954,14 @@ def test_what_remains_of_a_cell_is_python_with_the_same_lines(source: str, left:
 
 
 TESTS = """\
-import os, timeit
+import ctypes, timeit
 import math; import unittest
 class TestSquare(
     unittest.TestCase
 ): pass
 if __name__ == "__main__":
     print(timeit.timeit("1"))
-half = math.pi; os.getpid()
+half = math.pi; ctypes.string_at()
 """
 
 
@@ -901,13 +974,15 @@ def test_code_that_tries_an_answer_does_not_run_if_an_answer_must_not_contain_it
     assert found.cells == (IMPORTS, f"{left}{SQUARE_CELL}")
     assert (found.forbidden, found.remarks) == ((), ())
     assert found.held_against(passed) == passed
-    assert found.held_against(wrong).remarks[0].startswith("line 1 was not run: it imports os, ")
+    assert (
+        found.held_against(wrong).remarks[0].startswith("line 1 was not run: it imports ctypes, ")
+    )
 
 
 @pytest.mark.parametrize(
     "around",
     [
-        "import os, math, timeit\n{}",
+        "import ctypes, math, timeit\n{}",
         "def check(F): return gradcheck(F.apply, (torch.ones(1, requires_grad=True),))\n"
         "import math\n{}\nif __name__ == '__main__':\n    import traceback\n    try:\n"
         "        print(check(Square))\n    except Exception:\n        traceback.print_exc()",
@@ -923,7 +998,7 @@ def test_an_answer_needs_only_some_of_the_imports(around: str) -> None:
 
 
 def test_code_that_the_answer_needs_is_not_left_out() -> None:
-    cell = f"import os\nK = os.getpid()\n{SQUARE_CELL.replace('2 * x', 'K * x')}"
+    cell = f"import ctypes\nK = ctypes.string_at()\n{SQUARE_CELL.replace('2 * x', 'K * x')}"
     found = read([IMPORTS, cell], SQUARE, "Square")
 
     assert (found.skipped, found.cells) == ((), (IMPORTS, cell))
@@ -1094,24 +1169,24 @@ def test_grade_reads_the_source_too() -> None:
 
 
 def test_grade_reads_helpers_and_what_their_names_stand_for() -> None:
-    source = f"{IMPORTS}import os\nKEPT = []\ndef keep(x):\n"
-    source += "    KEPT.append(os.getpid())\n    return KEPT\n" + square(
+    source = f"{IMPORTS}import ctypes\nKEPT = []\ndef keep(x):\n"
+    source += "    KEPT.append(ctypes.string_at())\n    return KEPT\n" + square(
         "keep(x)\nctx.save_for_backward(x)\nreturn x * x"
     )
 
     found = read(source_of(defined(source, "Square")), SQUARE)
 
     assert {use.what.partition(",")[0] for use in found.forbidden} == {
-        "it imports os", "it reaches os", "it changes KEPT",
+        "it imports ctypes", "it reaches ctypes", "it changes KEPT",
     }  # fmt: skip
 
 
 def test_a_wrong_answer_keeps_its_verdict() -> None:
     verdict = judge(SQUARE, defined(f"{IMPORTS}{square(backward='return g')}", "Square"))
 
-    found = read(["import os"], SQUARE).held_against(verdict)
+    found = read(["import ctypes"], SQUARE).held_against(verdict)
 
     assert replace(found, remarks=()) == replace(verdict, remarks=())
     assert found.remarks == (
-        "it imports os, which can show and change what the grader sees (line 1)",
+        "it imports ctypes, which can show and change what the grader sees (line 1)",
     )

@@ -138,13 +138,13 @@ SENTENCES: list[tuple[Reason, str]] = [
     (
         ForbiddenCode(("it uses eval (line 1: `eval`)",)),
         "the values are right, but it uses eval (line 1: `eval`). An answer must not do that. If "
-        "this code only tries your answer, move it to another cell.",
+        "your answer does not need this code, remove it or move it to another cell.",
     ),
     (
         ForbiddenCode(("it uses eval (line 1: `eval`)", "it uses exec (line 2: `exec`)")),
         "the values are right, but it uses eval (line 1: `eval`). An answer must not do that. "
-        "Also, it uses exec (line 2: `exec`). If this code only tries your answer, move it to "
-        "another cell.",
+        "Also, it uses exec (line 2: `exec`). If your answer does not need this code, remove it or "
+        "move it to another cell.",
     ),
     (
         OutOfTime(5.0, "LIMIT"),

@@ -50,6 +50,8 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
         path = canonical(names.path(node))
         if path.startswith("torch.") and path.endswith("_backward"):
             what, does = path, "computes a gradient with PyTorch's own formula"
+        elif path in tables.LEAVING:
+            what, does = path, "can change the grad mode"
         elif _differentiates(path):
             what = path
     if isinstance(node, ast.ClassDef):

@@ -8,8 +8,9 @@ import contextlib
 import math
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeGuard
 
@@ -34,6 +35,7 @@ from autograd_course.grader.reading.scopes import (
 from autograd_course.grader.reading.tables import (
     BASES,
     FRESH_CONTAINERS,
+    MUTATING,
     OPEN_MODULES,
     PLAIN_MODULES,
 )
@@ -69,6 +71,8 @@ class Meaning:
     defined: set[str] = field(default_factory=set)  # top-level classes and functions
     bound: set[str] = field(default_factory=set)  # top-level variables
     data: set[str] = field(default_factory=set)  # objects made once, which later code can change
+    containers: set[str] = field(default_factory=set)  # such data as attributes of classes
+    objects: set[str] = field(default_factory=set)  # own objects there that change themselves
     own_globals: set[str] = field(default_factory=set)  # defined before the cells mention them
     stored: Counter[str] = field(default_factory=Counter)  # how often code sets a variable
     counted: Counter[str] = field(default_factory=Counter)  # how often code adds a number to it
@@ -82,6 +86,7 @@ class Meaning:
     passed: dict[str, list[ast.expr]] = field(default_factory=dict)  # what a parameter receives
     numbers: dict[str, float] = field(default_factory=dict)  # variables that may be numbers
     classes: set[str] = field(default_factory=set)  # classes that are what their statement says
+    enums: set[str] = field(default_factory=set)  # classes of named constants
     stateless: set[str] = field(default_factory=set)  # those whose objects never change
     plain_functions: set[str] = field(default_factory=set)  # top-level ones without decorators
     bases: set[str] = field(default_factory=set)  # the names in the bases of classes
@@ -164,11 +169,28 @@ class Meaning:
         """Return whether a name surely refers to one of the answer's own classes."""
         return isinstance(node, ast.Name) and node.id in self.classes - self.stored.keys()
 
+    def is_enum(self, node: ast.ClassDef) -> bool:
+        """Return whether a class only names constants, as a plain ``Enum`` does."""
+        return (
+            len(node.bases) == 1
+            and self.path(node.bases[0]) in ("enum.Enum", "enum.IntEnum", "enum.StrEnum")
+            and all(isinstance(part, ast.Assign | ast.Expr) for part in node.body)
+            and all(self._is_constant(value) for part in node.body for _, value in assigned(part))
+        )
+
     def is_plain_base(self, node: ast.expr) -> bool:
         """Return whether a base is an own class, a Function, a module or a helper for types."""
         if not (path := self.path(node)):
             return self.is_own_class(node) or self.is_builtin(node)
-        return derives(path, (Function, torch.nn.Module)) or path.partition(".")[0] in BASES
+        return derives(path, (Function, torch.nn.Module)) or self.is_made_to_derive(path)
+
+    def defines(self, name: str) -> bool:
+        """Return whether the cells define a method or an attribute with this name."""
+        return name in self.own_attributes
+
+    def is_made_to_derive(self, path: str) -> bool:
+        """Return whether a path leads to a class from which code is meant to derive classes."""
+        return path in BASES or path.partition(".")[0] in BASES
 
     def is_tensor(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to the result of a function of ``torch``."""
@@ -192,6 +214,8 @@ class Meaning:
         known = self.defined | self.imports.keys()
         has_no_other_name = name not in known and self.stored[name] == self.alone[name]
         fresh = has_no_other_name and self.is_always(ast.Name(name), self._is_container)
+        if self.defines("__eq__") or self.defines("__hash__"):  # a container calls them
+            return False
         return fresh and 0 < self.read[name] == self.filled[name]
 
     def _is_container(self, value: ast.expr) -> bool:
@@ -219,15 +243,31 @@ class Meaning:
         """Return whether a name surely refers to an object that never changes."""
         return self.is_always(ast.Name(name), self._makes_stateless)
 
-    def _is_constant(self, value: ast.expr) -> bool:
-        every = self._is_constant
+    def _is_constant(self, value: ast.expr, known: Container[str] = ()) -> bool:
+        """Return whether an expression is a constant if the ``known`` names are constants."""
+        every = partial(self._is_constant, known=known)
         match value:
             case ast.Constant() | ast.Lambda():
                 return True
             case ast.Name(id=name):
-                return name in self.plain_functions and not self.stored[name]
+                return name in known or (name in self.plain_functions and not self.stored[name])
+            case ast.Attribute(value=ast.Call(func=function, args=parts, keywords=[])) if self.path(
+                function
+            ) in ("numpy.finfo", "numpy.iinfo", "torch.finfo", "torch.iinfo"):
+                return all(map(every, parts))
+            case ast.Attribute(value=ast.Name(id=owner)) if owner in self.enums:
+                return not self.stored[owner]
             case ast.Attribute():
                 return self.path(value) != ""
+            case ast.Call(func=ast.Name(id="dict") as function, args=[], keywords=given):
+                named = all(part.arg for part in given)
+                return self.is_builtin(function) and named and all(every(it.value) for it in given)
+            case ast.Call(func=ast.Name(id="range") as function, args=parts):
+                return self.is_builtin(function) and all(map(every, parts))
+            case ast.ListComp(elt=item, generators=loops) | ast.SetComp(elt=item, generators=loops):
+                return self._is_constant_loop([item], loops)
+            case ast.DictComp(key=key, value=item, generators=loops):
+                return self._is_constant_loop([key, item], loops)
             case ast.UnaryOp(operand=inner):
                 return every(inner)
             case ast.BinOp(left=left, right=right):
@@ -239,6 +279,14 @@ class Meaning:
             case ast.Dict(keys=[_, *_] as keys, values=values):
                 return all(part is not None and every(part) for part in (*keys, *values))
         return self._makes_stateless(value)
+
+    def _is_constant_loop(self, parts: list[ast.expr], loops: list[ast.comprehension]) -> bool:
+        if not all(self._is_constant(loop.iter) for loop in loops):
+            return False
+        targets = (node for loop in loops for node in ast.walk(loop.target))
+        known = {node.id for node in targets if isinstance(node, ast.Name)}
+        tests = [test for loop in loops for test in loop.ifs]
+        return all(self._is_constant(part, known) for part in (*parts, *tests))
 
     def _is_number(self, function: ast.expr) -> bool:
         """Return whether a function surely returns a number."""
@@ -326,7 +374,13 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     top = {id(each) for tree in trees for each in tree.body}
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
     found.classes = {each.name for each in plain}
+    found.enums = {each.name for each in plain if found.is_enum(each)}
     found.stateless = {each.name for each in plain if _is_stateless(each)}
+    changing = {each.name for each in classes if _changes_itself(each)}
+    for name, value in _kept_by_classes(trees, classes):
+        if is_data(value, changing):
+            is_own = isinstance(value, ast.Call) and not is_data(value)
+            (found.objects if is_own else found.containers).add(name)
     found.plain_bases = all(found.is_plain_base(base) for each in classes for base in each.bases)
     found.methods = {each.name: bound_in(each.body) for each in plain}
     for tree in trees:
@@ -380,6 +434,18 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
     found.receivers = receivers(trees, found.is_new, found.path)
+    for each in every:
+        match each:
+            case ast.Call(func=ast.Name(id="vars") as function, args=[ast.Name() as thing]):
+                if id(thing) in found.receivers:  # vars(ctx) is ctx.__dict__
+                    found.shown.add(id(function))
+            case ast.Call(
+                func=ast.Attribute(attr="__setattr__", value=ast.Name(id="object")) as function,
+                args=[ast.Name() as thing, ast.Constant(value=str(name)), _],
+            ):
+                if id(thing) in found.receivers:  # as in a frozen dataclass
+                    found.shown.add(id(function))
+                    found.fields.add(name)
     return found
 
 
@@ -421,6 +487,23 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.shown.add(id(owner))
         case ast.Attribute(attr="exercises", value=ast.Attribute(attr="ops") as owner):
             found.shown.add(id(owner))  # the namespace of the learner's own operators
+        case (
+            ast.Attribute(attr="get", value=ast.Attribute(attr="environ") as owner)
+            | ast.Subscript(
+                value=ast.Attribute(attr="environ") as owner,
+                slice=ast.Constant(value=str()),
+                ctx=ast.Load() | ast.Store(),
+            )
+        ):
+            found.shown.add(id(owner))
+        case ast.Call(
+            func=ast.Attribute(
+                value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__"),
+                attr="update",
+            ),
+            keywords=keywords,
+        ):
+            found.fields.update(keyword.arg for keyword in keywords if keyword.arg)
         case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
             found.starred.update(public(home))
         case ast.arg(arg=name):
@@ -508,6 +591,41 @@ def _is_plain(node: ast.ClassDef) -> bool:
     """Return whether the name of a class surely refers to what its ``class`` statement defines."""
     decorators = {ast.unparse(each).partition("(")[0] for each in node.decorator_list}
     return not node.keywords and decorators <= {"dataclass", "dataclasses.dataclass"}
+
+
+def _kept_by_classes(
+    trees: Sequence[ast.Module], classes: Sequence[ast.ClassDef]
+) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the attributes that code gives to classes before all calls, and their values."""
+    for each in classes:
+        for part in each.body:
+            yield from assigned(part)
+    for tree in trees:
+        for part in tree.body:
+            match part:
+                case ast.Assign(targets=[ast.Attribute(attr=name)], value=value):
+                    yield name, value
+
+
+def _changes_itself(node: ast.ClassDef) -> bool:
+    """Return whether a method other than the first one changes an object of the class."""
+    for method in node.body:
+        if not isinstance(method, ast.FunctionDef) or method.name in ("__init__", "__post_init__"):
+            continue
+        for part in ast.walk(method):
+            match part:
+                case (
+                    ast.Attribute(ctx=ast.Store() | ast.Del())
+                    | ast.Subscript(ctx=ast.Store() | ast.Del())
+                ):
+                    if "." in ast.unparse(part):
+                        return True
+                case ast.Call(func=ast.Attribute(value=ast.Attribute(), attr=name)):
+                    if name in MUTATING:
+                        return True
+                case ast.Call(func=ast.Name(id="setattr")):
+                    return True
+    return False
 
 
 def _is_stateless(node: ast.ClassDef) -> bool:

@@ -42,7 +42,7 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             yield from _imports(node, names)
             for name, _ in imported(node):
                 yield from _ambiguous(name, names)
-        case ast.Attribute() if id(node) in names.shown:
+        case ast.Attribute() | ast.Name() if id(node) in names.shown:
             return
         case ast.Attribute(attr="__dict__", value=owner) if id(owner) in names.receivers:
             yield _by_computed_name(owner)
@@ -61,6 +61,9 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
                 yield from _unknown(name, names, node.value)
         case ast.Subscript(ctx=ast.Store() | ast.Del(), value=owner) if path := names.path(owner):
             if canonical(path) in tables.GIVEN:
+                return
+            if id(owner) in names.shown:
+                yield "sets an environment variable", False
                 return
             yield f"it replaces a part of {path}, which is not part of the answer", True
         case ast.Name(id=name):
@@ -98,6 +101,13 @@ def registers(node: ast.AST, names: Meaning) -> Iterator[str]:
     home, _, name = path.rpartition(".")
     if any(f"{home}.".startswith(f"{each}.") for each in tables.OPERATORS) and name != "opcheck":
         yield f"it uses {path}, but this exercise does not ask for an operator"
+
+
+def exports(node: ast.AST, names: Meaning) -> Iterator[str]:
+    """Yield code that makes a program. The checks do not see what a program calls."""
+    path = canonical(names.path(node)) if isinstance(node, ast.expr) else ""
+    if any(f"{path}.".startswith(f"{each}.") for each in tables.PROGRAMS):
+        yield f"it uses {path}, but this exercise does not ask for a program"
 
 
 def built_in(node: ast.AST, names: Meaning, operations: Collection[str]) -> Iterator[str]:
@@ -141,7 +151,9 @@ def _is_item(node: ast.AST) -> bool:
 
 
 def _is_list(node: ast.BinOp) -> bool:
-    return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
+    """Return whether code repeats a list with more in it than ``None``."""
+    lists = [part for part in (node.left, node.right) if isinstance(part, ast.List)]
+    return not all(ast.unparse(item) == "None" for part in lists for item in part.elts)
 
 
 def _annotation(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
@@ -179,7 +191,7 @@ def _bases(node: ast.ClassDef, names: Meaning) -> Iterator[_SAYS]:
     for name in inherited(node, names):
         yield from _attribute(name)
     for path in filter(None, map(names.path, node.bases)):
-        if not derives(path, ORDINARY_BASES) and path.partition(".")[0] not in tables.BASES:
+        if not derives(path, ORDINARY_BASES) and not names.is_made_to_derive(path):
             yield f"derives {node.name} from {path}", False
 
 
@@ -234,7 +246,7 @@ def _imports(node: ast.Import | ast.ImportFrom, names: Meaning) -> Iterator[_SAY
         yield "it imports inside of a class, so the source does not show what its names mean", True
     if isinstance(node, ast.ImportFrom):
         home = node.module or ""
-        paths = [path for _, path in imported(node) if path not in tables.GIVEN]
+        paths = [path for _, path in imported(node) if not _is_given(path)]
         if node.level:
             yield "imports its own files", False
         elif paths and (said := _module(home, "imports") or list(_closed(home, "imports"))):
@@ -256,10 +268,16 @@ def _imports(node: ast.Import | ast.ImportFrom, names: Meaning) -> Iterator[_SAY
             yield from _attribute(part)
 
 
+def _is_given(path: str) -> bool:
+    """Return whether an answer may use this part of a module that is forbidden otherwise."""
+    values = tables.GIVEN_VALUES
+    return path in tables.GIVEN or any(f"{path}.".startswith(f"{value}.") for value in values)
+
+
 @lru_cache(10_000)
 def _module(path: str, verb: str) -> list[_SAYS]:
     """Return a description if the path leads to a forbidden or suspicious module or part of one."""
-    if path in tables.GIVEN or not path:
+    if not path or _is_given(path):
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
         for known, why in table.items():
@@ -394,7 +412,8 @@ def renames(node: ast.AST, value: ast.AST) -> bool:
 def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
     func, arguments, keywords = call.func, call.args, call.keywords
     if names.path(func) in tables.COMPUTED_OPERATORS:
-        if not all(isinstance(each, ast.Constant) for each in arguments):
+        read = arguments[:1] if names.path(func) == "operator.methodcaller" else arguments
+        if not all(isinstance(each, ast.Constant) for each in read):
             yield f"it calls {names.path(func)} with a computed name", True
         for each in arguments:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
@@ -414,11 +433,17 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
         not plain or keywords or id(call) not in names.decorators
     ):
         yield "it calls functools.wraps other than as @wraps(f), so it can read any attribute", True
+    written = [each.arg for each in keywords if each.arg in (None, "filename", "handlers")]
+    if written and canonical(names.path(func)) == "logging.basicConfig":
+        yield "it calls logging.basicConfig with a file, which keeps values", True
     if canonical(names.path(func)) == "numpy.ndarray":
         yield "it calls numpy.ndarray, which can read any memory", True
     starred = any(isinstance(each, ast.Starred) for each in arguments)
     if names.path(func) == "inspect.signature" and (len(arguments) != 1 or keywords or starred):
         yield "it calls inspect.signature with options, which can run code from strings", True
+    match call:
+        case ast.Call(func=ast.Name(id="vars"), args=[owner]) if id(func) in names.shown:
+            yield _by_computed_name(owner)
     match func:
         case ast.Call(func=ast.Name(id="type")):
             yield "it calls a type to create a class, which the source does not show", True
@@ -480,7 +505,12 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     origins = [owner]
     if isinstance(owner, ast.Name):
         origins = [*names.origins.get(owner.id, ()), *names.passed.get(owner.id, ())]
-    special = attribute.startswith("__") and attribute not in tables.DESCRIBING
+    is_described = attribute in tables.DESCRIBING and id(owner) not in names.late
+    if is_described and isinstance(owner, ast.Name) and owner.id in names.defined | names.bound:
+        return
+    special = attribute in tables.OF_NODES or (
+        attribute.startswith("__") and attribute not in tables.DESCRIBING
+    )
     if special or (origins and all(_holds_library(each, names) for each in origins)):
         what = f"{ast.unparse(owner)}.{name}"
         yield f"it sets {what}, which may change a library for all other code", True

@@ -151,7 +151,8 @@ def _used_anywhere(exercise: Exercise, node: ast.AST, names: Meaning) -> Iterato
     if exercise.needs is None:
         yield from ((what, True) for what in reaching.compiles(node, names))
     if by_formula or exercise.lesson[:2] not in tables.OPERATOR_LESSONS:
-        yield from ((what, True) for what in reaching.registers(node, names))
+        for what in (*reaching.registers(node, names), *reaching.exports(node, names)):
+            yield what, True
 
 
 def _used(

@@ -31,6 +31,9 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
     for node in ast.walk(tree):
         if isinstance(node, ast.expr) and names.path(node) in tables.CACHES:
             yield node, _CACHES, False
+    for node in _from_classes(tree, names):
+        if id(node) in names.late:
+            yield node, f"uses {ast.unparse(node)}, which is made once for all calls", False
     for node in _changing(ast.walk(tree), names):
         if id(node) not in names.late:
             yield node, f"hands on {ast.unparse(node)}, which changes an object", False
@@ -42,6 +45,8 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
             yield from _kept_on(each, names)
     methods = {id(part) for each in classes for part in ast.walk(each)}
     at_start = set() if any(id(each) in names.late for each in classes) else names.inside
+    if any(map(_calls_init_subclass, ast.walk(tree))):
+        at_start = set()
     for scope in scopes:
         if getattr(scope, "name", "") == "__init_subclass__" and id(scope) in at_start:
             continue  # it runs when the cells define a class
@@ -54,6 +59,45 @@ def uses(tree: ast.Module, names: Meaning) -> Iterator[_Use]:
         yield from stored.within(scope, set(), set())
         if isinstance(scope, ast.Lambda) or scope.name in early:
             yield from _handed_out(scope, stored)
+
+
+def _from_classes(tree: ast.Module, names: Meaning) -> Iterator[ast.Attribute]:
+    """Yield the reads of an object that a class keeps and that other code may change.
+
+    A container counts only if code hands it on.
+    """
+    kept = names.objects | names.containers
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.Attribute(attr=name, value=ast.Name(), ctx=ast.Load()) if name in kept:
+                    if name in names.objects or not _reads_elements(node, child, names):
+                        yield child
+
+
+def _reads_elements(node: ast.AST, container: ast.expr, names: Meaning) -> bool:
+    """Return whether a node only reads or changes a container itself, and does not hand it on."""
+    match node:
+        case ast.Call(func=function):
+            return (
+                function is container
+                or bool(names.path(function))
+                or names.is_builtin(function)
+                or isinstance(function, ast.Attribute)
+            )
+        case ast.Attribute() | ast.Subscript() | ast.Compare() | ast.For() | ast.comprehension():
+            return True
+    return isinstance(node, ast.FormattedValue | ast.Starred | ast.BoolOp | ast.If | ast.IfExp)
+
+
+def _calls_init_subclass(node: ast.AST) -> bool:
+    """Return whether code reads ``__init_subclass__`` from a class, other than from ``super()``."""
+    match node:
+        case ast.Attribute(attr="__init_subclass__", value=ast.Call(func=ast.Name(id="super"))):
+            return False
+        case ast.Attribute(attr="__init_subclass__"):
+            return True
+    return False
 
 
 def _kept_on(node: ast.ClassDef, names: Meaning) -> Iterator[_Use]:
@@ -229,7 +273,7 @@ class _Stored:
                     ast.Assign(targets=[ast.Subscript() as target], value=value)
                     | ast.AugAssign(target=ast.Subscript() as target, value=value)
                 ):
-                    if self._describes(value):
+                    if self._describes(value) and self._is_key(target.slice):
                         yield from self._container(target)
                 case ast.Call(
                     func=ast.Attribute(value=owner, attr="append" | "add" | "extend" | "update"),
@@ -240,12 +284,25 @@ class _Stored:
                         yield node
                         yield from self._container(owner)
 
+    def _is_key(self, node: ast.expr, *, unknown: bool = False) -> bool:
+        """Return whether a key is a time, a shape or a text, also if it is an argument.
+
+        ``unknown`` says what to return if no code passes this argument.
+        """
+        if isinstance(node, ast.Name) and node.id not in self.names.values:
+            given = self.names.passed.get(node.id, [])
+            return all(map(self._describes, given)) if given else unknown
+        return self._describes(node)
+
     def _printed(self, nodes: Iterable[ast.AST]) -> Iterator[int]:
         """Yield the ids of the arguments of ``print``."""
         for node in nodes:
             match node:
-                case ast.Call(func=ast.Name(id="print") as function, args=parts):
-                    yield from map(id, parts if self.names.is_builtin(function) else [])
+                case ast.Call(func=ast.Name(id="print") as function, args=parts, keywords=options):
+                    own = [it for it in options if it.arg in (None, "file")]
+                    files = [self.names.path(it.value) for it in own]
+                    plain = all(path in ("sys.stderr", "sys.stdout") for path in files)
+                    yield from map(id, parts if plain and self.names.is_builtin(function) else [])
 
     def _container(self, node: ast.expr) -> Iterator[ast.AST]:
         """Yield the parts of an expression such as ``times``, or ``times.setdefault(name, [])``."""
@@ -264,11 +321,11 @@ class _Stored:
         """Yield changes of a container that add only tensors of constants to it."""
         for node in nodes:
             match node:
-                case ast.Assign(targets=[ast.Subscript() as target], value=value):
-                    if self._is_table(value):
+                case ast.Assign(targets=[ast.Subscript(slice=key) as target], value=value):
+                    if self._is_table(value) and self._is_key(key, unknown=True):
                         yield target
-                case ast.Call(func=ast.Attribute(attr="setdefault"), args=[_, value]):
-                    if self._is_table(value):
+                case ast.Call(func=ast.Attribute(attr="setdefault"), args=[key, value]):
+                    if self._is_table(value) and self._is_key(key, unknown=True):
                         yield node
 
     def _is_table(self, node: ast.expr, depth: int = 8) -> bool:
@@ -323,12 +380,20 @@ class _Stored:
                 return every(part)
             case ast.IfExp(test=test, body=one, orelse=other):
                 return all(map(every, (test, one, other)))
-            case ast.Call(func=ast.Name(id=name) as function, args=parts) if name in _OF_FACTS:
+            case ast.Call(func=ast.Name(id="len") as function, args=[_], keywords=[]):
+                return self.names.is_builtin(function) and not self.names.defines("__len__")
+            case ast.Call(func=ast.Name(id=name) as function, args=parts, keywords=[]) if (
+                name in _OF_FACTS
+            ):
                 return self.names.is_builtin(function) and all(map(every, parts))
-            case ast.Call(func=ast.Attribute(attr=name), args=parts) if name in tables.DESCRIPTIONS:
-                return name not in self.names.own_attributes and all(map(every, parts))
-            case ast.Call(func=function):
-                return self.names.path(function).startswith("time.")
+            case ast.Call(func=ast.Attribute(attr=name), args=parts, keywords=options) if (
+                name in tables.DESCRIPTIONS
+            ):
+                given = [*parts, *(option.value for option in options)]
+                return name not in self.names.own_attributes and all(map(every, given))
+            case ast.Call(func=function, args=parts, keywords=[]):
+                known = self.names.path(function).startswith(("math.", "time."))
+                return known and all(map(every, parts))
         return False
 
     def _stores(self, node: ast.AST, local: set[str], lasting: set[str]) -> Iterator[_Use]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 _PROCESS = "which can show and change what the grader sees"
 _COURSE = "the course's own answers"
 _FILES = "which keeps values in a file"
+_LASTING = "which keeps values from call to call"
 _THREADS = "where the grader does not see what your code calls"
 FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
@@ -33,7 +34,7 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.jit.CompilationUnit",
          "typing.get_type_hints", "typing_extensions.ForwardRef",
          "typing_extensions.get_annotations",
-         "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints"),
+         "typing_extensions.evaluate_forward_ref", "typing_extensions.get_type_hints", "torch.fx"),
         "which runs code or reads names from strings",
     ),
     **dict.fromkeys(
@@ -43,7 +44,14 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     **dict.fromkeys(
         ("numpy.fromfile", "numpy.genfromtxt", "numpy.lib.format", "numpy.lib.npyio",
          "numpy.loadtxt", "numpy.memmap", "numpy.save", "numpy.savetxt", "numpy.savez",
-         "numpy.savez_compressed", "torch.from_file", "torch.save"), _FILES,
+         "numpy.savez_compressed", "torch.from_file", "torch.save", "logging.FileHandler",
+         "logging.config", "logging.handlers", "sklearn.datasets.dump_svmlight_file",
+         "sklearn.datasets.load_files", "sklearn.datasets.load_svmlight_file",
+         "sklearn.datasets.load_svmlight_files"), _FILES,
+    ),
+    **dict.fromkeys(
+        ("logging.addLevelName", "logging.setLogRecordFactory", "logging.setLoggerClass"),
+        _LASTING,
     ),
     **dict.fromkeys(
         ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "asyncio",
@@ -55,12 +63,17 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
-    "sys.float_info", "sys.maxsize", "sys.version", "sys.version_info", "sys.getsizeof",
-    "gc.collect", "gc.disable", "gc.enable", "types.SimpleNamespace",
-    "matplotlib.pyplot.rcParams", "matplotlib.rcParams",
+    "sys.getsizeof", "gc.collect", "gc.disable", "gc.enable", "types.SimpleNamespace",
+    "types.EllipsisType", "types.MappingProxyType", "types.NoneType", "types.TracebackType",
+    "io.BytesIO", "io.StringIO", "os.environ.get", "os.getenv", "traceback.format_exc",
+    "traceback.print_exc", "matplotlib.pyplot.rcParams", "matplotlib.rcParams",
+    *(f"torch.utils._pytree.{name}" for name in (
+        "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten")),
 }  # fmt: skip
+# Plain values, so an answer may also use their attributes.
+GIVEN_VALUES = ("sys.float_info", "sys.maxsize", "sys.version", "sys.version_info")
 # Modules that an answer may import if it uses only the listed parts.
-PARTLY_GIVEN = {"sys", "gc", "types", "inspect"}
+PARTLY_GIVEN = {"sys", "gc", "types", "inspect", "io", "os", "traceback", "torch.utils._pytree"}
 # The namespace of the operators that learners register
 OWN_OPERATORS = "torch.ops.exercises"
 REMARKABLE: Mapping[str, str] = {
@@ -130,7 +143,13 @@ REACHING = {
     "inspect", "pickle", "marshal", "subprocess", "threading", "multiprocessing", "unittest",
     "gi_code", "cr_code", "ag_code", "on_generate_code", "recompile",
     "FunctionType", "CodeType", "load_library", "register_custom_ops_library", "ctypeslib",
+    # torch.fx writes source code with these names, and runs it
+    "call_function", "call_method", "call_module", "create_node", "create_proxy", "get_attr",
+    "graph_copy", "graph_module", "inserting_after", "inserting_before", "node_copy",
+    "placeholder", "set_codegen", "update_kwarg", "_update_args_kwargs",
 }  # fmt: skip
+# If code sets these attributes of a node of torch.fx, they become source code that runs.
+OF_NODES = {"kwargs", "target"}
 # These functions and methods use memory that no operation of PyTorch has created.
 OF_MEMORY = {"frombuffer", "resize_", "set_", "untyped_storage"}
 # Methods that write and read files
@@ -141,6 +160,8 @@ COMPILERS = {
 }  # fmt: skip
 # Modules that register operators. The checks do not see what an operator calls.
 OPERATORS = {"torch.library", "torch._library", "torch._custom_op", "torch._custom_ops"}
+# Modules that turn functions into programs. The checks do not see what a program calls.
+PROGRAMS = ("onnx", "onnxruntime", "onnxscript", "torch.export", "torch.onnx")
 OPERATOR_LESSONS = {"12", "14", "15"}  # their exercises may ask for an operator
 COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
 # These functions read attributes by name. Code may call or apply them, but not hand them on.
@@ -161,8 +182,11 @@ SPECIAL = {
     "__cuda_array_interface__", "__match_args__", "__reduce__", "__reduce_ex__", "__set_name__",
     "__del__", "__dict__", "__getattribute__", "__getstate__", "__setstate__",
 }  # fmt: skip
-# Libraries whose classes are made to derive from them.
-BASES = {"abc", "enum", "typing", "typing_extensions"}
+# Classes, and libraries of such classes, from which code is meant to derive classes.
+BASES = {
+    "abc", "contextlib.AbstractContextManager", "contextlib.ContextDecorator", "enum", "typing",
+    "typing_extensions",
+}  # fmt: skip
 # In a pattern such as int(x), these classes match the object itself and read no attribute.
 PLAIN_CLASSES = {
     "bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "set", "str",
@@ -208,12 +232,13 @@ DIFFERENTIATORS = (
     "torch.distributions.ExponentialFamily", "torch.distributions.utils.lazy_property",
     "scipy.stats.rv_continuous",
     "torch.autograd.gradcheck", "torch.autograd.gradgradcheck", "torch.cuda.make_graphed_callables",
-    "contextlib.ExitStack", "contextlib.AsyncExitStack",
     "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
     "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
     *(f"torch.func.{name}" for name in (
         "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")),
 )  # fmt: skip
+# These can leave a block such as ``no_grad`` at any time.
+LEAVING = ("contextlib.ExitStack", "contextlib.AsyncExitStack")
 # Methods of these classes differentiate what a class that derives from them defines.
 DIFFERENTIATING_BASES = ("torch.distributions.ExponentialFamily",)
 # Dividing by a constant up to this size may be a finite difference or a complex step.
@@ -236,7 +261,7 @@ MUTATING = {
     "__setitem__",
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
     "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",
-    "setdefault", "update",
+    "setdefault", "truncate", "update", "write", "writelines",
 }  # fmt: skip
 # These attributes and methods describe a tensor without its numbers.
 DESCRIPTIONS = {
@@ -257,5 +282,5 @@ CONTAINERS = {
     "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
     "WeakKeyDictionary", "WeakValueDictionary", "iter", "ContextVar", "local", "Queue",
     "UserDict", "UserList", "ChainMap", "Module", "ModuleDict", "ModuleList", "Sequential",
-    "ParameterDict", "ParameterList", "copy", "deepcopy",
+    "ParameterDict", "ParameterList", "copy", "deepcopy", "BytesIO", "StringIO",
 }  # fmt: skip
