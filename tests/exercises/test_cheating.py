@@ -137,6 +137,29 @@ def saving_also(hidden: Callable[[Tensor, Tensor], list[Tensor | None]]) -> Any:
     return spoiled(RIGHT["elu-by-output"], setup_context=setup_context, backward=backward)
 
 
+def saving_columns_of_weights() -> Any:
+    """Save the attention weights in a sparse layout for the long sequences of the check."""
+    keeps_p = RIGHT["attention-backward"]
+
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Any = None) -> Tensor:
+        ctx.shape = k.shape[-2] if q.shape[-2] > 100 else 0
+        if not ctx.shape:
+            return keeps_p.forward(ctx, q, k, v, mask)  # type: ignore[no-any-return]
+        p = torch.softmax(q @ k.mT / 2, -1)
+        ctx.save_for_backward(q, k, v, p.detach().flatten(0, -2).to_sparse_csc())
+        return p @ v
+
+    def backward(ctx: Any, g: Tensor) -> Any:
+        if not ctx.shape:
+            return keeps_p.backward(ctx, g)
+        q, k, v, p = ctx.saved_tensors
+        p, grad_p = p.to_dense().view(*q.shape[:-1], ctx.shape), g @ v.mT
+        grad_s = p * (grad_p - (grad_p * p).sum(-1, keepdim=True)) / 2
+        return grad_s @ k, grad_s.mT @ q, p.mT @ g, None
+
+    return spoiled(RIGHT["attention-budget"], forward=forward, backward=backward)
+
+
 def strided(x: Tensor, y: Tensor) -> list[Tensor | None]:
     return [y.detach().as_strided((0, 1), (1, 7 + int(1000 * x.abs().sum())))]
 
@@ -367,6 +390,11 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
         no_gradient_if_large(),
         "in a call that the grader measures, the gradient of `x`",
     ),
+    "weights in columns": (
+        "attention-budget",
+        saving_columns_of_weights(),
+        "bytes are saved for `backward`",
+    ),
     "data in a stride": ("elu-by-output", saving_also(strided), "can hold data"),
     "data in a number of dims": (
         "elu-by-output",
@@ -383,6 +411,7 @@ CHEATS: dict[str, tuple[str, Any, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSC")
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_does_not_pass(cheat: str) -> None:
     exercise, answer, words = CHEATS[cheat]
@@ -743,7 +772,13 @@ ELSEWHERE: dict[str, tuple[tuple[int, ...], Callable[[int, Tensor], Any]]] = {
         lambda call, x: logging.addLevelName(call, str(x.tolist())),
     ),
     "bytes": (LARGE, lambda call, x: logging.addLevelName(call, x.numpy().tobytes())),
+    "one entry for all calls with the same inputs": (
+        LARGE,
+        lambda _, x: BY_CONTENT.update({float(x.sum()): x.tolist()}),
+    ),
+    "a sparse tensor": (SMALL, lambda call, x: BY_CONTENT.update({call: x.to_sparse_csc()})),
 }
+BY_CONTENT: dict[float, Any] = {}
 SHARED: list[Any] = []
 HARMLESS: dict[str, Callable[[int, Tensor], Any]] = {
     "nothing": lambda _, x: None,
@@ -772,11 +807,12 @@ def with_effect(effect: Callable[[int, Tensor], Any]) -> Any:
     return WithEffect
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSC")
 @pytest.mark.parametrize("place", ELSEWHERE)
 def test_nothing_is_kept_outside_of_ctx(place: str) -> None:
     shape, keep = ELSEWHERE[place]
 
-    told = nothing_outlives_the_call(with_effect(keep), (torch.randn(shape),))
+    told = nothing_outlives_the_call(with_effect(keep), (torch.randn(shape).double(),))
 
     assert told is not None
     assert "Something other than `ctx` holds it" in told.message

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import tracemalloc
 from typing import Any
 
+import torch
 from autograd_doctor import Finding
 from autograd_doctor.memory import LiveStorages
 from torch import Tensor
@@ -29,7 +31,8 @@ def nothing_outlives_the_call(function: type[Function], inputs: tuple[Any, ...])
     A Function passes data from ``forward`` to ``backward`` in ``ctx`` alone. The check calls the
     answer, drops the output, and looks for tensors that are still in memory. If the inputs are
     large, it also measures the memory of all other objects, such as arrays and lists. The first
-    call does not count, because it may fill tables that later calls share.
+    call does not count, because it may fill tables that later calls share. The inputs of each call
+    differ a little, because code could keep one entry for all calls with the same inputs.
     """
     _call(function, inputs, 1)
     with LiveStorages() as live:
@@ -57,9 +60,22 @@ def nothing_outlives_the_call(function: type[Function], inputs: tuple[Any, ...])
 
 def _call(function: type[Function], inputs: tuple[Any, ...], calls: int) -> None:
     """Call the answer several times, then drop all outputs. Each call has its own ctx."""
-    outputs = [function.apply(*differentiable(inputs)) for _ in range(calls)]
+    outputs = [function.apply(*differentiable(_next_to(inputs))) for _ in range(calls)]
     del outputs
     _collect(1)  # only young objects, because a full collection takes long in a large notebook
+
+
+_number = itertools.count(1)
+
+
+def _next_to(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return inputs that differ a little from those of all earlier calls."""
+    factor = 1 + next(_number) * 2.0**-40
+    return tuple(value * factor if _is_double(value) else value for value in inputs)
+
+
+def _is_double(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128)
 
 
 def _grown(function: type[Function], inputs: tuple[Any, ...], most: int) -> int:

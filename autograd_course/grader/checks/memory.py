@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from autograd_doctor import Finding
-from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
+from autograd_doctor.memory import Kept, kept_tensors, peak_bytes, storage_keys
 from torch import Tensor
 from torch.autograd import Function
 
@@ -72,7 +72,11 @@ def odd_metadata(ctx: Any, inputs: Iterable[Any]) -> Finding | None:
     dims = max((value.dim() for value in tensors), default=0) + _MORE_DIMS
     problem = f"{len(saved)} tensors are saved" if len(saved) > len(tensors) + _MORE_SAVED else ""
     for position, value in enumerate(saved):
-        if not isinstance(value, Tensor) or value.layout != torch.strided:
+        if not isinstance(value, Tensor):
+            continue
+        if not storage_keys(value):
+            problem = f"saved tensor {position} has the layout {value.layout}"
+        if value.layout != torch.strided:
             continue
         elements = value.untyped_storage().nbytes() // value.element_size()
         free = (step for n, step in zip(value.shape, value.stride(), strict=True) if n < 2)
@@ -86,7 +90,7 @@ def odd_metadata(ctx: Any, inputs: Iterable[Any]) -> Finding | None:
         return None
     return found(
         "oversaved",
-        f"For these inputs, {problem}. Such sizes and strides can hold data.",
+        f"For these inputs, {problem}. This can hold data that the grader does not see.",
         {"saved": len(saved)},
         "Save the few tensors that `backward` needs, as they are.",
     )

@@ -56,6 +56,8 @@ def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
         parts = [tensor._indices(), tensor._values()]
     elif layout in (torch.sparse_csr, torch.sparse_bsr):
         parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    elif layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
     else:
         parts = [tensor]
     try:
