@@ -302,6 +302,25 @@ def test_canvas_finds_a_student_without_a_roster_by_the_number_in_the_file(book:
     assert [row["ID"] for row in rows("".join(canvas_pieces(book)))] == ["", "", "4711", ""]
 
 
+# the top of a student's path → the identifier in Moodle's worksheet
+IDENTIFIERS = {
+    "Eve X_123_assignsubmission_file": "Participant 123",
+    "Eve X_123_assignsubmission_onlinetext_": "Participant 123",
+    "Eve X_123_assignsubmission_file_Ann B_456_assignsubmission_file": "",
+    "eve_123_8_Ann B_456_assignsubmission_file": "",
+}
+
+
+@pytest.mark.parametrize("top", IDENTIFIERS)
+def test_a_file_name_of_a_student_s_own_gives_no_other_identifier(top: str, tmp_path: Path) -> None:
+    (tmp_path / "homework" / top).mkdir(parents=True)
+    with Gradebook(tmp_path / "grades.sqlite") as book:
+        hand_in(book, tmp_path / "homework", CATALOGUE.values())
+        (eve,) = rows("".join(moodle_pieces(book)))
+
+    assert eve["Identifier"] == IDENTIFIERS[top]
+
+
 def test_moodle_finds_a_student_whose_folder_has_no_notebook(tmp_path: Path) -> None:
     folder = tmp_path / "homework" / "Ned_113_assignsubmission_file"
     folder.mkdir(parents=True)

@@ -15,9 +15,9 @@ from autograd_classroom.ingest.downloads import top
 from autograd_classroom.reports.pages import feedback_name
 from autograd_classroom.reports.table import number, written
 
-_MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
+# Moodle writes no underscore into a name. A student's own file name may look like Moodle's.
+_MOODLE = re.compile(r"(?P<name>[^_/]+)_(?P<user>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
-_NUMBER = re.compile(r".+_(\d+)")
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the same feedback gives the same zip file
 
 
