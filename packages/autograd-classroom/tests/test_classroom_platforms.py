@@ -483,6 +483,20 @@ def test_a_verdict_is_made_again_with_the_points_of_the_reports(
     assert "to look at: it reaches sys\n" in said[0]
 
 
+def test_code_shows_a_terminal_no_control_characters(
+    homework: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "class Square:\n\t# \x1b[2J\x1b]0;title\x07\x9b8m\u202e\r\n\n\tpass"
+    monkeypatch.setattr(
+        appeal, "verdict_on", lambda *_: Verdict(ForbiddenCode(("it reaches sys",)))
+    )
+    monkeypatch.setattr(Gradebook, "code", lambda *_: ("Square", "", code))
+    said = run("again", homework, "bob", "square", "--trust").output
+
+    assert r"class Square:" + "\n\t# " + r"\x1b[2J\x1b]0;title\x07\x9b8m\u202e" in said
+    assert not [c for c in said if not c.isprintable() and c not in "\n\t"]
+
+
 UNKNOWN = {
     "nobody": (
         ["eve", "square"],

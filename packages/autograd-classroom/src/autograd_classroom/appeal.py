@@ -10,6 +10,7 @@ from autograd_classroom.console import say
 from autograd_classroom.gradebook import Gradebook, Score
 from autograd_classroom.gradebook.naming import near
 from autograd_classroom.grading.sandboxed_judge import verdict_on
+from autograd_classroom.judge.plain import shown
 from autograd_classroom.reports.wording import by_hand, out_of
 from autograd_classroom.sandbox import choose
 from autograd_classroom.sandbox.running import Sandbox
@@ -39,7 +40,7 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
     score, answer, seed = _recorded(gradebook, student, exercise)
     with Sandbox(choose(trust=trust)) as sandbox:
         verdict = verdict_on(answer, sandbox, seed)
-    say("\n\n".join(cell.strip() for cell in answer.cells))
+    say(shown("\n\n".join(cell.strip() for cell in answer.cells)))
     say(f"\ncode {score.hash}\nseed {score.seed}\n")
     say(str(replace(result_of(CATALOGUE[exercise], verdict), possible=0)))  # without the points
     for remark in filter(None, (*verdict.remarks, score.damage)):
