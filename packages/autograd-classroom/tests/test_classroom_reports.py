@@ -22,6 +22,7 @@ from autograd_classroom.reports import (
     files,
     gradescope_results,
 )
+from autograd_classroom.reports.table import written
 
 from autograd_course.extraction import Answer
 from autograd_course.grader.catalogue import CATALOGUE
@@ -100,6 +101,35 @@ def test_no_field_of_a_csv_is_a_formula(book: Gradebook) -> None:
 
     assert any("calc" in field for field in fields)
     assert not [field for field in fields if field.startswith(("=", "+", "-", "@"))]
+
+
+# a field → how a CSV file has it
+FIELDS = {
+    "x;=cmd|' /C calc'!A0;": "x;'=cmd|' /C calc'!A0;",
+    "x; +1;\t-1": "x; '+1;\t'-1",
+    "x\t@SUM(1)": "x\t'@SUM(1)",
+    'x;"=1+1"': 'x;"\'=1+1"',
+    "x\r\n=1": "x\r\n'=1",
+    "\n" * 40_000 + "=1": "\n" * 40_000 + "'=1",
+    " =1": " '=1",
+    "-1+cmd": "'-1+cmd",
+    "-1": "-1",
+    "-0.25": "-0.25",
+    "1e-05": "1e-05",
+    "Ann-Lee O'Brien; B.": "Ann-Lee O'Brien; B.",
+    "ann@uni.example": "ann@uni.example",
+}
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field[:20])
+def test_a_field_begins_no_formula_where_a_spreadsheet_begins_a_cell(field: str) -> None:
+    text = written([["Ann", field, "1"]])
+    read = [csv.reader(io.StringIO(text), delimiter=separator) for separator in ",;\t"]
+    cells = [cell for lines in read for row in lines for cell in row]
+
+    assert next(csv.reader(io.StringIO(text, newline="")))[1] == FIELDS[field]
+    assert not [cell for cell in cells if cell.strip().startswith(("=", "+", "-", "@"))
+                and not cell.strip()[1:].replace(".", "").isdigit()]  # fmt: skip
 
 
 def test_the_grade_table_has_a_row_for_each_student(book: Gradebook) -> None:

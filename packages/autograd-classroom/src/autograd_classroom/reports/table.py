@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from autograd_classroom.gradebook import Gradebook
@@ -18,9 +19,11 @@ _COLUMNS = (
 
 _PERSON = ("name", "id", "email", "group")
 
-# Spreadsheets treat a field as a formula if it begins with one of these characters. Students could
-# exploit this, because they choose file names and can influence messages.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets treat a cell as a formula if it begins with one of the characters in the last group.
+# Students could exploit this, because they choose file names and can influence messages. Some
+# spreadsheets also begin a new cell after a semicolon, a tab or the end of a line.
+_BEGINS = re.compile(r'((?:^|[;\t\r\n])[\s"]*+)([=+\-@])?')
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]\d+)?", re.ASCII)
 
 
 def as_csv(book: Gradebook) -> str:
@@ -103,7 +106,9 @@ def written(rows: Iterable[Sequence[str]]) -> str:
 
 def _harmless(field: str) -> str:
     field = field.replace("\x00", "")
-    return f"'{field}" if field.startswith(_FORMULA) else field
+    if _NUMBER.fullmatch(field):
+        return field
+    return _BEGINS.sub(lambda begin: f"{begin[1]}'{begin[2]}" if begin[2] else begin[1], field)
 
 
 def number(points: float) -> str:
