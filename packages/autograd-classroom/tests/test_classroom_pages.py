@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -16,7 +17,7 @@ from autograd_classroom.ingest import Rejected, Submission
 from autograd_classroom.pictures import PICTURE, as_data, from_data
 from autograd_classroom.reports import files, gradescope_results
 from autograd_classroom.reports.pages import class_page, feedback, feedback_name, links
-from autograd_classroom.reports.pages.code import offending
+from autograd_classroom.reports.pages.code import highlighted, offending
 from autograd_doctor import RULES
 from autograd_doctor.jacobians import Axis, Jacobians
 from barepage import running_browser
@@ -159,6 +160,27 @@ def test_the_offending_line_is_marked(small: Gradebook) -> None:
     marked = re.findall(r'class="line marked">(.*?)\n?</span>(?=<span class="line|</code>)', html)
 
     assert [re.sub("<.*?>", "", line).strip() for line in marked] == ["return x * grad_output"]
+
+
+# code that makes a highlighter try the same characters again and again → the end of what is shown
+SLOW = {
+    "lines with a space": (" \n" * 19_000 + "x = 1", "x = 1"),
+    "blank lines": ("\n" * 39_000 + "x = 1", "x = 1"),
+    "a long format": ("x = '%" + "0" * 39_000, "000"),
+    "formats": (("x = '%" + "0" * 180 + "\n") * 210, "000"),
+    "brackets": ("'''\n" + "{a[\n" * 9_000, "{a["),
+    "tags": ("<b>" * 13_000, "&lt;b&gt;"),
+}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_any_code_is_shown_fast(what: str) -> None:
+    source, end = SLOW[what]
+    begun = time.process_time()
+    html = highlighted(source)
+
+    assert time.process_time() - begun < 3
+    assert re.sub("</?span.*?>", "", html).removesuffix("</code></pre>").rstrip().endswith(end)
 
 
 @pytest.mark.parametrize("secret", ["4711", "imports os", "bob", "eve", "/our/own/path", "seed"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -15,6 +15,9 @@ from pygments.lexers import PythonLexer
 from autograd_classroom.reports.pages.rendering import shown
 
 _MOST = 40_000  # maximum number of characters shown from one answer
+# The time that Pygments takes grows with the square of the length of a line and of blank lines with
+# spaces. Therefore, remove these spaces, and do not highlight code with a line longer than this.
+_WIDEST = 200
 _NUMBERED = re.compile(r"\(line (\d+)(?:: `(.*)`)?\)")
 _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
@@ -26,11 +29,15 @@ def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
 
     Line numbers start at 1.
     """
-    text = shown(source[:_MOST]).rstrip("\n")
-    colored = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
+    lines = [line.rstrip() for line in shown(source[:_MOST]).rstrip("\n").split("\n")]
+    text = "\n".join(lines)
+    if max(map(len, lines)) <= _WIDEST:
+        text = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
+    else:
+        text = escape(text)
     rows = (
         f'<span class="line{" marked" if number in marked else ""}">{line or " "}</span>'
-        for number, line in enumerate(colored.split("\n"), 1)
+        for number, line in enumerate(text.split("\n"), 1)
     )
     cut = '<span class="line cut">…</span>' if len(source) > _MOST else ""
     return Markup('<pre class="code"><code>' + "".join(rows) + cut + "</code></pre>")
