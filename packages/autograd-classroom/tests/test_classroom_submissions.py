@@ -6,6 +6,7 @@ import io
 import os
 import re
 import stat
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ from autograd_classroom.ingest import (
     hand_in,
 )
 from autograd_classroom.ingest.collecting import NOTHING, NoSubmissionsError
-from autograd_classroom.ingest.files import Limits, found
+from autograd_classroom.ingest.files import MEGABYTE, Left, Limits, found
 from handed_in import IMPORTS, SQUARE, STUB, cell, notebook, solution
 from repository import ROOT
 
@@ -44,9 +45,9 @@ def laid_out(root: Path, files: dict[str, bytes]) -> Path:
     return root
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(data, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return data.getvalue()
@@ -237,6 +238,12 @@ def lying_zip() -> bytes:
     return bomb.replace((50_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
 
 
+def of_entries(count: int, damage: bytes = b"") -> bytes:
+    """Return a zip whose directory has so many entries, and ends with a damage."""
+    directory = (b"PK\x01\x02" + bytes(42)) * count + damage
+    return directory + struct.pack("<4s8xIIH", b"PK\x05\x06", len(directory), 0, 0)
+
+
 # how a zip is made → words in the message about it
 BAD_ZIPS = {
     "no zip": (lambda: b"PK\x03\x04 not really", "broken"),
@@ -249,7 +256,14 @@ BAD_ZIPS = {
     "a bomb that lies": (lying_zip, "no notebook|unpacked|JSON|broken|Overlapped|exercise"),
     "zips in zips in zips": (
         lambda: zipped({"b.zip": zipped({"c.zip": zipped({"a.ipynb": NOTEBOOK})})}), "too deep"),
-    "too many entries": (lambda: zipped({f"{i}.txt": b"" for i in range(20_001)}), "entries"),
+    "too many entries": (lambda: of_entries(20_001), "more than 20,000 entries"),
+    "too many entries in its zips": (
+        lambda: zipped({f"{i}.zip": of_entries(7_000) for i in range(3)}), "than 20,000 entries"),
+    "a long directory": (lambda: of_entries(100_000), "too many entries: its directory exceeds"),
+    "another compression": (
+        lambda: zipped({"a.ipynb": bytes(100 * MEGABYTE)}, zipfile.ZIP_LZMA), "unusual method"),
+    "an entry without a name": (lambda: of_entries(1), "no notebook"),
+    "a folder with the name of a notebook": (lambda: zipped({"a.ipynb/": b""}), "no notebook"),
     "nothing of use": (lambda: zipped({"a.txt": b"hello"}), "no notebook"),
 }  # fmt: skip
 
@@ -263,6 +277,16 @@ def test_a_bad_zip_is_named_and_stops_nobody(what: str, tmp_path: Path) -> None:
     assert re.search(said, problem)
     assert [student for student, *_ in graded(root)] == ["bob"]
     assert sorted(os.listdir(tmp_path)) == ["in"]
+
+
+def test_the_zips_of_a_student_have_one_limit(tmp_path: Path) -> None:
+    two = of_entries(15_000)
+    root = laid_out(tmp_path, {"ann.zip": two, "ann (1).zip": two, "bob.zip": of_entries(15_000)})
+
+    assert rejected(root) == {
+        "ann.zip": "the folders and zip files have more than 20,000 entries in total",
+        "bob.zip": NOTHING,
+    }
 
 
 def test_links_pipes_and_unreadable_files_are_named(tmp_path: Path) -> None:
@@ -307,12 +331,20 @@ def test_too_much_is_named_and_not_read(tmp_path: Path) -> None:
     floods = laid_out(tmp_path / "floods", {f"{i}.txt": b"" for i in range(60)})
     large = laid_out(tmp_path / "large", {"a.py": b"x" * 1001})
     deep = laid_out(tmp_path / "deep", {"a/b/c/d/e.py": b"x"})
+    empty = laid_out(tmp_path / "empty", {f"{i}.zip": of_entries(19) for i in range(3)})
+    broken = laid_out(tmp_path / "broken", {f"{i}.zip": of_entries(18, b"x" * 46) for i in "abc"})
+    useless = zipped({"useless.zip": zipped({"a.txt": os.urandom(600)})})
+    nested = laid_out(tmp_path / "nested", {f"{i}.zip": useless for i in range(3)})
 
     def problems(path: Path) -> list[str]:
-        return [each.problem for each in found(path, "ann", limits) if each.problem]
+        return [each.problem for each in found(path, "ann", Left(limits)) if each.problem]
 
     assert problems(many) == ["there are too many files, or too large ones"]
-    assert problems(floods) == ["there are more than 49 files"]
+    assert problems(floods) == ["the folders and zip files have more than 50 entries in total"]
+    assert problems(empty) == ["the folders and zip files have more than 50 entries in total"]
+    assert "the zip is broken" in problems(broken)[0]
+    assert problems(broken)[2:] == problems(empty)
+    assert problems(nested) == problems(many)
     assert "1,000 bytes" in problems(large)[0]
     assert problems(deep) == ["the folders are nested too deep"]
 

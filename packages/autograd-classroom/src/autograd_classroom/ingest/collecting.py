@@ -22,6 +22,7 @@ from autograd_classroom.ingest.downloads import (
 from autograd_classroom.ingest.files import (
     ZIP,
     Found,
+    Left,
     found,
     is_interesting,
     is_skipped,
@@ -88,7 +89,8 @@ def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submissi
     yield from (_of_a_class(_label(path, root)) for path in whole)
     own = [path for path in paths if path not in whole]
     if own:
-        files = [file for path in own for file in found(path, _label(path, root))]
+        left = Left()
+        files = [file for path in own for file in found(path, _label(path, root), left)]
         yield from _students(student, files)
         if not files:
             yield from (Rejected(student, _label(path, root), NOTHING) for path in own)

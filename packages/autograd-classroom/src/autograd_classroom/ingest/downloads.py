@@ -6,7 +6,6 @@ A course site writes the first part of a name, and the student's own file name f
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
 import zipfile
@@ -14,6 +13,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autograd_classroom.ingest.files import LIMITS, directory_size
 from autograd_course.index import LESSONS
 
 EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder, which contains all submissions
@@ -29,16 +29,17 @@ _ANONYMOUS = re.compile(r"(?P<student>anon_[0-9A-Za-z]+)_\d+_.*")  # from Canvas
 _GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
-_END, _LONGEST = b"PK\x05\x06", 1 << 24  # a zip's directory: end mark and maximum bytes
 
 
 def students_in(path: Path) -> int:
     """Count the students in a zip file by the file names that course sites generate."""
     try:
-        if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
+        if not stat.S_ISREG(path.lstat().st_mode):
             return 0
-        with zipfile.ZipFile(path) as archive:
-            tops = {top(name) for name in archive.namelist()}
+        with path.open("rb") as file:
+            if directory_size(file) > LIMITS.directory:
+                return 0
+            tops = {top(name) for name in zipfile.ZipFile(file).namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return 0  # the code that reads the file will report the error
     return len({site["student"] for site in map(by_site, tops) if site})
@@ -47,14 +48,6 @@ def students_in(path: Path) -> int:
 def is_download(name: str) -> bool:
     """Return whether a file or folder name has the form of a course site's download."""
     return by_site(name) is not None
-
-
-def _is_short(path: Path) -> bool:
-    """Return whether a zip file's directory is short enough to read."""
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
-        _, found, end = file.read().rpartition(_END)
-    return bool(found) and int.from_bytes(end[8:12], "little") <= _LONGEST
 
 
 def top(path: str) -> str:
