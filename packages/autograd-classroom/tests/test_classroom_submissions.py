@@ -71,6 +71,21 @@ WHOSE = {
     "01_template/ann.ipynb": "ann",
     "01_template/ann/work.ipynb": "ann",
     "01-template-ann/exercises/01_template.ipynb": "ann",
+    "01-template-ann-2/01_template.ipynb": "ann-2",
+    "01-template-ann-05/01_template.ipynb": "ann-05",
+    "01-template-ann-hw01/01_template.ipynb": "ann-hw01",
+    "01-template-ann-/01_template.ipynb": "ann-",
+    "ann_01_template/01_template.ipynb": "ann",
+    "hw01-ann/01_template.ipynb": "ann",
+    "01-template/01_template.ipynb": "01-template",
+    "01/01_template.ipynb": "01",
+    "group-01/01_template.ipynb": "group-01",
+    "ann.lee/01_template.ipynb": "ann.lee",
+    "ann@uni.example/01_template.ipynb": "ann@uni.example",
+    "team_2026_a/01_template.ipynb": "team_2026_a",
+    "ann (1)/01_template.ipynb": "ann (1)",
+    "work-1.ipynb": "work",
+    "work (2).ipynb": "work",
     "ann.ipynb": "ann",
     "ann_01_template.ipynb": "ann",
     "01_template_ann.ipynb": "ann",
@@ -115,6 +130,39 @@ def test_students_whose_names_differ_by_a_sign_alone_are_told_apart(tmp_path: Pa
     root = laid_out(tmp_path, {f"{name}/01_template.ipynb": NOTEBOOK for name in names + tools})
 
     assert [student for student, _, _ in graded(root)] == names
+
+
+# two folders → the student, if they belong together
+FOLDERS = {
+    ("01-template-ann", "hw01-ann"): "",
+    ("01-template-ann", "02-ctx-rules-ann"): "",
+    ("ann", "01-template-ann"): "",
+    ("A\u0308nn", "\u00c4nn"): "",
+    ("assignment_7_export/submission_9", "assignment_7_export/submission_10"): "",
+    ("Ann B_1_assignsubmission_file", "Ann B_1_assignsubmission_onlinetext"): "Ann B_1",
+    ("hw_ann_attempt_2026-01-30_a", "hw_ann_attempt_2026-01-31_a"): "ann",
+    ("ann_4711_98765_a", "ann_LATE_4711_98766_b"): "ann_4711",
+    ("01_template/ann", "02_ctx_rules/ann"): "ann",
+    ("01_template/01-template-ann", "02_ctx_rules/02-ctx-rules-ann"): "ann",
+}
+
+
+@pytest.mark.parametrize("pair", FOLDERS)
+def test_no_folder_replaces_another_person_s(pair: tuple[str, str], tmp_path: Path) -> None:
+    same = "submission_9:\n  :submitters:\n  - :name: Ann\n    :sid: 1\n"
+    files = {f"{folder}/{i}.ipynb": NOTEBOOK for i, folder in enumerate((*pair, "bob"))}
+    root = laid_out(tmp_path, files)
+    if "export" in pair[0]:
+        metadata = same + same.replace("_9", "_10")
+        (root / pair[0]).with_name("submission_metadata.yml").write_text(metadata)
+    student = FOLDERS[pair]
+
+    assert {each for each, *_ in graded(root)} == {"bob", *filter(None, [student])}
+    assert student or rejected(root) == {
+        folder: f"the folder {Path(other).name} next to it gives the same student: rename one, or "
+        "merge the two"
+        for folder, other in (pair, pair[::-1])
+    }
 
 
 def test_zips_are_read_where_they_are_and_never_unpacked(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from autograd_classroom.ingest.downloads import (
     EXPORT,
+    by_site,
     handed_in,
     is_download,
     names_beside,
@@ -42,6 +43,7 @@ _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
 }  # fmt: skip
+_SHARED = "the folder {} next to it gives the same student: rename one, or merge the two"
 NOTHING = "it contains no notebook and no script"
 _NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # our own files in a submitted checkout
 
@@ -87,7 +89,10 @@ def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submissi
     """Yield one student's submissions and rejected files; see :func:`collect`."""
     whole = [path for path in paths if path.suffix.lower() == ZIP and students_in(path) > 1]
     yield from (_of_a_class(_label(path, root)) for path in whole)
-    own = [path for path in paths if path not in whole]
+    shared = _shared([path for path in paths if path.is_dir()])
+    for path, other in shared.items():
+        yield Rejected(student, _label(path, root), _SHARED.format(printable(other.name)))
+    own = [path for path in paths if path not in whole and path not in shared]
     if own:
         left = Left()
         files = [file for path in own for file in found(path, _label(path, root), left)]
@@ -115,7 +120,8 @@ def by_student(root: Path) -> dict[str, list[Path]]:
     owned: defaultdict[str, list[Path]] = defaultdict(list)
     names = functools.cache(names_beside)
     for path in _tops(root):
-        by_path = student_of(PurePosixPath(_label(path, root)), root.stem)
+        label = PurePosixPath(_label(path, root))
+        by_path = student_of(label, root.stem, is_folder=path.is_dir())
         owned[printable(names(path.parent).get(path.name) or by_path)].append(path)
     return owned
 
@@ -130,6 +136,22 @@ def ignored(root: Path) -> list[str]:
         for path in sorted(root.iterdir())
         if path.is_file() and path not in taken and not is_skipped(path.name)
     ]
+
+
+def _shared(folders: list[Path]) -> dict[Path, Path]:
+    """Map each of a student's folders to another one that may belong to another person.
+
+    A course site may create several folders for a student. Folders for lessons may each contain a
+    folder of the student.
+    """
+    people = {path: site["student"] if (site := by_site(path.name)) else path.name
+              for path in folders}  # fmt: skip
+    return {
+        path: other
+        for path in folders
+        for other in folders
+        if path.parent == other.parent and people[path] != people[other]
+    }
 
 
 def _of_a_class(source: str) -> Rejected:

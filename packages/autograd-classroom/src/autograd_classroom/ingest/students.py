@@ -13,6 +13,10 @@ a path under the submissions folder     the student
 ``01_template/ann.ipynb``               ann (a folder for each lesson)
 ``01_template.ipynb`` alone             the name of the submissions folder
 ======================================  =================================================
+
+An instructor or a course site names a folder, and the name may end like a copy or a lesson:
+``01-template-ann-2`` and ``01-template-ann-05`` belong to other people than ``01-template-ann``. A
+browser adds such an ending to the name of a second file.
 """
 
 from __future__ import annotations
@@ -31,23 +35,36 @@ _LESSONS = "|".join(
     sorted({re.escape(stem).replace("_", "[-_ ]") for stem in LESSONS}, key=len, reverse=True)
 )
 _NUMBERS = "|".join(stem[:2] for stem in LESSONS)
-_LESSON = re.compile(
-    rf"(?:^|(?<=[-_ ]))(?:{_LESSONS}|(?:lesson|hw|ex|exercises?)?[-_ ]?(?:{_NUMBERS}))(?=$|[-_ .])",
-    re.IGNORECASE,
+_ANY_LESSON = rf"(?:{_LESSONS}|(?:lesson|hw|ex|exercises?)?[-_ ]?(?:{_NUMBERS}))"
+_LESSON = re.compile(rf"(?:^|(?<=[-_ ])){_ANY_LESSON}(?=$|[-_ .])", re.IGNORECASE)
+_FOLDER = re.compile(  # the lesson comes first or, with its whole name, last
+    rf"(?!(?:{_LESSONS})$)(?:{_ANY_LESSON}[-_ .]+(.+)|(.+?)[-_ .]+(?:{_LESSONS}))", re.IGNORECASE
 )
 
 
-def student_of(path: PurePosixPath, root: str) -> str:
+def student_of(path: PurePosixPath, root: str, *, is_folder: bool = False) -> str:
     """Return the student to whom a path belongs. If the path names no student, return ``root``."""
     name = top(path.as_posix())
-    stem = PurePosixPath(name).stem if name == path.name else name
-    return unicodedata.normalize("NFC", _named(stem)) or root
+    stem = name if is_folder else PurePosixPath(name).stem
+    named = _of_site(stem) or (_of_folder(stem) if is_folder else _of_file(stem))
+    return unicodedata.normalize("NFC", named) or root
 
 
-def _named(name: str) -> str:
-    if site := by_site(name):
-        number = site.groupdict().get("number")
-        return f"{site['student']}_{number}" if number else site["student"]
+def _of_site(name: str) -> str:
+    """Return the student in a name that a course site wrote, or an empty string."""
+    site = by_site(name)
+    if not site:
+        return ""
+    number = site.groupdict().get("number")
+    return f"{site['student']}_{number}" if number else site["student"]
+
+
+def _of_folder(name: str) -> str:
+    lesson = _FOLDER.fullmatch(name)
+    return lesson[1] or lesson[2] if lesson else name
+
+
+def _of_file(name: str) -> str:
     bare = _COPY.sub("", name)
     if said := _NUMBERED.fullmatch(bare):
         return f"{said['name']}_{said['number']}"
