@@ -135,7 +135,8 @@ def test_students_whose_names_differ_by_a_sign_alone_are_told_apart(tmp_path: Pa
 # two folders → the student, if they belong together
 FOLDERS = {
     ("01-template-ann", "hw01-ann"): "",
-    ("01-template-ann", "02-ctx-rules-ann"): "",
+    ("01-template-ann", "02-ctx-rules-ann"): "ann",
+    ("hw01-ann", "ann-02_ctx_rules"): "ann",
     ("ann", "01-template-ann"): "",
     ("A\u0308nn", "\u00c4nn"): "",
     ("assignment_7_export/submission_9", "assignment_7_export/submission_10"): "",

@@ -29,7 +29,7 @@ from autograd_classroom.ingest.files import (
     is_skipped,
     printable,
 )
-from autograd_classroom.ingest.students import student_of
+from autograd_classroom.ingest.students import lesson_in, student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_classroom.paths import REPORTS_MARK
 from autograd_course.errors import CourseError
@@ -141,8 +141,8 @@ def ignored(root: Path) -> list[str]:
 def _shared(folders: list[Path]) -> dict[Path, Path]:
     """Map each of a student's folders to another one that may belong to another person.
 
-    A course site may create several folders for a student. Folders for lessons may each contain a
-    folder of the student.
+    A course site may create several folders for a student. A student may also have a folder for
+    each lesson, or folders for lessons may each contain a folder of the student.
     """
     people = {path: site["student"] if (site := by_site(path.name)) else path.name
               for path in folders}  # fmt: skip
@@ -150,7 +150,9 @@ def _shared(folders: list[Path]) -> dict[Path, Path]:
         path: other
         for path in folders
         for other in folders
-        if path.parent == other.parent and people[path] != people[other]
+        if path.parent == other.parent
+        and people[path] != people[other]
+        and len({"", lesson_in(path.name), lesson_in(other.name)}) < 3
     }
 
 

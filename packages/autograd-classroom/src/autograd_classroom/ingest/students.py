@@ -38,7 +38,7 @@ _NUMBERS = "|".join(stem[:2] for stem in LESSONS)
 _ANY_LESSON = rf"(?:{_LESSONS}|(?:lesson|hw|ex|exercises?)?[-_ ]?(?:{_NUMBERS}))"
 _LESSON = re.compile(rf"(?:^|(?<=[-_ ])){_ANY_LESSON}(?=$|[-_ .])", re.IGNORECASE)
 _FOLDER = re.compile(  # the lesson comes first or, with its whole name, last
-    rf"(?!(?:{_LESSONS})$)(?:{_ANY_LESSON}[-_ .]+(.+)|(.+?)[-_ .]+(?:{_LESSONS}))", re.IGNORECASE
+    rf"(?!(?:{_LESSONS})$)(?:({_ANY_LESSON})[-_ .]+(.+)|(.+?)[-_ .]+({_LESSONS}))", re.IGNORECASE
 )
 
 
@@ -61,7 +61,13 @@ def _of_site(name: str) -> str:
 
 def _of_folder(name: str) -> str:
     lesson = _FOLDER.fullmatch(name)
-    return lesson[1] or lesson[2] if lesson else name
+    return lesson[2] or lesson[3] if lesson else name
+
+
+def lesson_in(folder: str) -> str:
+    """Return the number of the lesson in the name of a folder, or an empty string."""
+    lesson = _FOLDER.fullmatch(folder)
+    return "".join(re.findall(r"\d", lesson[1] or lesson[4])[:2]) if lesson else ""
 
 
 def _of_file(name: str) -> str:
