@@ -22,7 +22,7 @@ from torch.autograd import Function
 from autograd_course.execution import differentiable
 from autograd_course.grader.checks import CONDUCT, MANY, keeps_at_most, no_copy_on_ctx, on
 from autograd_course.grader.checks.calling import found
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.exercise import FunctionExercise, forbid
 from autograd_course.grader.sampling import around
 from autograd_course.grader.suspecting import mistaken
 
@@ -153,8 +153,11 @@ def pads_no_whole_byte(function: type[Function], inputs: tuple[Any, ...]) -> Fin
     return None
 
 
-one_bit_each = keeps_at_most(
-    lambda x, slope: -(-x.numel() // 8), "one bit for each element, rounded up to whole bytes"
+one_bit_each = forbid(
+    keeps_at_most(
+        lambda x, slope: -(-x.numel() // 8), "one bit for each element, rounded up to whole bytes"
+    ),
+    ("packbits", "unpackbits"),
 )
 
 EXERCISE = FunctionExercise(

@@ -101,6 +101,8 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
     for vjp, (factor, law) in MULTIPLES.items():
         for slot, (once, got) in enumerate(zip(b[RANDOM], b[vjp], strict=True)):
             wanted = None if once is None else factor * once
+            if wanted is not None and not bool(torch.isfinite(wanted).all()):
+                continue
             if not _agree(evidence, vjp, got, wanted):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
