@@ -21,7 +21,7 @@ def hooks(node: ast.AST, names: Meaning) -> Iterator[str]:
         ):
             yield (
                 f"its class {node.name} defines apply, so your backward may never run: write a "
-                "function beside the class instead"
+                "function next to the class instead"
             )
         case (
             ast.Attribute(attr="apply", ctx=ast.Store())
