@@ -26,14 +26,16 @@ class Statement:
     """A statement in a cell, with its syntax tree.
 
     ``binds`` contains the names that the statement assigns. ``needs`` contains the names that it
-    reads immediately or when its definitions are called. ``changes`` contains the names of the
-    objects that it modifies, as in ``table[0] = 1`` or ``table.append(1)``.
+    reads immediately or when its definitions are called, and ``reads`` those that it reads
+    immediately. ``changes`` contains the names of the objects that it modifies, as in ``table[0] =
+    1`` or ``table.append(1)``.
     """
 
     source: str
     node: ast.stmt
     binds: frozenset[str]
     needs: frozenset[str]
+    reads: frozenset[str]
     changes: frozenset[str]
 
     @property
@@ -73,11 +75,13 @@ def statements(source: str) -> tuple[Statement, ...]:
 def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
     source = _segment(node, lines)
     table = symtable.symtable(source, "cell", "exec")
+    needed = frozenset(_needed(table))
     return Statement(
         source,
         node,
         frozenset(s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()),
-        frozenset(_needed(table)),
+        needed,
+        needed.intersection(_read(node)),
         frozenset(_changed(node)),
     )
 
@@ -103,6 +107,21 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
         table = inner.pop()
         inner += table.get_children()
         yield from (s.get_name() for s in table.get_symbols() if s.is_global())
+
+
+def _read(node: ast.stmt) -> Iterator[str]:
+    """Yield the names outside the bodies of functions."""
+    waiting: list[ast.AST] = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Name):
+            yield part.id
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += [*part.decorator_list, part.args, *filter(None, [part.returns])]
+        elif isinstance(part, ast.Lambda):
+            waiting.append(part.args)
+        else:
+            waiting += ast.iter_child_nodes(part)
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:

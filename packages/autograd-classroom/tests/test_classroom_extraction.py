@@ -12,6 +12,7 @@ from contextlib import suppress
 import jupytext
 import nbformat
 import pytest
+import torch
 from handed_in import (
     IMPORTS,
     SIGMOID,
@@ -206,6 +207,74 @@ def test_a_preamble_takes_what_is_needed_and_nothing_else() -> None:
     others = cell("data = load()\nunused = train(data)"), cell(HELPER), cell("double(3)")
 
     assert answer(with_square(*others, source=USES)).preamble == f"import torch\n{HELPER}"
+
+
+TWO = "def two():\n    return math.sqrt(BASE)"
+BASE = "import math\nBASE = 4.0"
+CALLS = SQUARE.replace("2 * x", "two() * x")
+BELOW = "two is defined only below the answer"
+TWO_FUNCTION = """\
+class Two(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output + 0 * one(grad_output)
+"""
+
+# the cells before and after the answer, the answer, and its problems
+ORDERS = {
+    "a helper below that needs what is above": ([BASE], CALLS, [TWO], [BELOW]),
+    "an import above for a helper below": (
+        [], CALLS, ["def two():\n    return torch.tensor(2.0)"], [BELOW]),
+    "a value above for a value below": ([BASE], CALLS, [TWO, "BASE = 9.0"], [BELOW]),
+    "a value above of a helper below": (
+        ["BASE = one() + 3.0\nimport math", TWO], CALLS, ["def one():\n    return 1"], []),
+    "a value above of a helper between": (
+        ["BASE = one() + zero()", "def zero():\n    return 0", "import math",
+         "def one():\n    return 4 + zero()", TWO], CALLS, [], []),
+    "a value that is set again": (
+        ["BASE = 1.0", "FIRST = BASE", "BASE = 9.0",
+         "def two():\n    return 2 * FIRST"], CALLS, [], []),
+    "a value set after its function": (
+        ["def two(most=3):\n    return min(most, TABLE[0])", "def filled(call):\n    return [2]",
+         "TABLE = filled(two)"], CALLS, [], []),
+    "a list above that is made below": (["BASE.append(2)", "def two():\n    return BASE[0]"],
+        CALLS, ["BASE = []"], []),
+    "a class above whose base is below": (
+        ["class Two(Base):\n    def __call__(self):\n        return self.value", "two = Two()"],
+        CALLS, ["class Base:\n    value = 2"], []),
+    "a name of the answer below": (
+        [], SQUARE.replace("2 * x", "two(x)"),
+        [TWO_FUNCTION, "one = Square.apply", "two = Two.apply"], [BELOW]),
+    "a star above": (["from math import *"], CALLS, ["def two():\n    return sqrt(4.0)"], []),
+    "a star above for a value below": (["from math import *"], CALLS,
+        ["ROOT = sqrt(4.0)", "def two():\n    return ROOT"], []),
+    "a star's name again below": (
+        ["from math import *", "def two():\n    return sqrt(4.0)"], CALLS, ["sqrt = None"], []),
+    "a star below": (["def sqrt(x):\n    return 2", "def two():\n    return sqrt(3)"], CALLS,
+        ["from math import *"], []),
+    "a future below": (
+        [], CALLS, ["from __future__ import annotations", "def two():\n    return 2"], [BELOW]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ORDERS)
+def test_no_order_of_the_cells_makes_an_answer_wrong(what: str) -> None:
+    above, source, below, problems = ORDERS[what]
+    cells = [*map(cell, [IMPORTS, *above]), cell(source, "square"), *map(cell, below)]
+    found = answer(notebook(*cells))
+
+    namespace: dict[str, object] = {"__name__": "answer"}
+    for code in found.cells:
+        exec(compile(code, "<cell>", "exec", dont_inherit=True), namespace)
+    x = torch.tensor([1.0, 3.0], requires_grad=True)
+    namespace["Square"].apply(x).sum().backward()  # type: ignore[attr-defined]
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0, 6.0]
+    assert list(found.problems) == problems
 
 
 def test_equal_code_has_an_equal_hash_whoever_wrote_it() -> None:
