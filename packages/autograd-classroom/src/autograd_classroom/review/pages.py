@@ -58,6 +58,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
     page = rendered(
         "review.html",
         reviewing=True,
+        late=(),
         name=names(book).get(score.student, score.student),
         score=score,
         part=part(book, score),

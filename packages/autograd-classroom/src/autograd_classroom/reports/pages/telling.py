@@ -22,6 +22,7 @@ _NOT_OURS = (
     "The grader failed, and your answer is not the cause. Your instructor can grade it again."
 )
 _NOT_YET = "This answer is not graded yet."
+_NONE = "There is no answer to this exercise."
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def told(score: Score) -> tuple[Told, ...]:
     if score.status == "grader failed":
         return (Told("", _NOT_OURS),)
     if not score.status:
-        return (Told("", _NOT_YET),)
+        return (Told("", _NOT_YET if score.hash else _NONE),)
     exercise = CATALOGUE.get(score.exercise)
     section = section_to_read(exercise, score.rule) if exercise else None
     rows = _result(score, section).rows()
