@@ -69,7 +69,7 @@ class Reading:
         forbidden = (*self.forbidden, *(self.unread if passed else ()))
         said = [f"{use.what} (line {use.line})" for use in (*forbidden, *self.remarks)]
         if not passed:
-            said += [f"line {use.line} was not run: {use.what}" for use in self.skipped]
+            said += [f"it was graded without line {use.line}: {use.what}" for use in self.skipped]
         told = replace(verdict, remarks=(*verdict.remarks, *said))
         if passed and forbidden:
             return replace(told, reason=ForbiddenCode(tuple(map(str, forbidden))), warnings=())

@@ -198,7 +198,7 @@ def _examined(
         asked.noticed.is_defined |= answer is not None  # the reference follows a failed answer
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
     if after := text(said.get("after", "")):
-        remark = f"{after.removesuffix('.')}, after it has defined the answer"
+        remark = f"it fails after it has defined the answer: {after.removesuffix('.')}"
         verdict = replace(verdict, remarks=(*verdict.remarks, remark))
     if lacking and verdict.raised:
         return Verdict(MissingRequirement(lacking, in_sandbox=True))
