@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +11,13 @@ from torch import Tensor
 
 from autograd_classroom.protocol import Frame, Malformed
 from autograd_classroom.protocol.wire import pack, unpack
+from autograd_classroom.sandbox.limits import MIB
 from autograd_classroom.sandbox.running import Child
 from autograd_course.errors import CourseError
 from autograd_course.execution import Raised
 
 _LONGEST = 2000  # maximum number of characters in a displayed text
+_NO_MEMORY = re.compile(r"\bMemoryError\b|can't allocate memory")
 _MOST = 10  # maximum number of reported names
 
 
@@ -74,6 +77,7 @@ class Asked:
         if isinstance(came, Malformed):
             raise UnansweredError(came.reason)
         self._note(came.said.get("replaced"))
+        self._name_limit(came.said)
         if "unfit" in came.said:
             raise UnansweredError(text(came.said["unfit"]))
         if "stopped" in came.said:
@@ -83,6 +87,13 @@ class Asked:
         if "failed" in came.said:
             raise BrokenError(text(came.said["failed"]))
         return came
+
+    def _name_limit(self, said: dict[str, Any]) -> None:
+        """If the code raised an error because it got no memory, add the limit to the message."""
+        for key in ("raised", "problem"):
+            if _NO_MEMORY.search(message := text(said.get(key, ""))):
+                most = f"the code may take {self.child.limits.memory // MIB} MiB of memory."
+                said[key] = f"{message.removesuffix('.')}; {most}"
 
     def _note(self, names: Any) -> None:
         if isinstance(names, list):

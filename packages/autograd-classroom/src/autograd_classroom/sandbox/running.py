@@ -78,20 +78,20 @@ class Child:
     """A child process in the sandbox, which runs one submission and answers questions about it."""
 
     def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
-        self._channel, self._control, self._limits = channel, control, limits
+        self._channel, self._control, self.limits = channel, control, limits
         self._left = limits.whole  # seconds that remain for all answers
         self._how: dict[str, Any] | None = None
         self._slow = False  # whether the child had to import slow modules
 
     def ask(self, question: Frame) -> Frame | Malformed:
         """Ask a question, and return the answer. If the answer is malformed, end the child."""
-        seconds = min(self._limits.wall, self._left)
+        seconds = min(self.limits.wall, self._left)
         came = self._answer(question, seconds)
         if isinstance(came, Malformed):
-            whole = came.late and seconds < self._limits.wall
+            whole = came.late and seconds < self.limits.wall
             how = self.end(gone=came.gone)
             how |= {"over": how.get("over") or ("whole" if whole else "")}
-            return Malformed(told(came, how, self._limits), came.gone, came.late)
+            return Malformed(told(came, how, self.limits), came.gone, came.late)
         self._slow = self._slow or came.said.get("slow") is True
         return came
 

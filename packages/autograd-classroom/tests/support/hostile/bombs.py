@@ -18,7 +18,10 @@ BOMBS = {
         "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
         "can't start new thread", "imports threading",
     ),
-    "memory at once": Hostile("x = bytearray(1 << 40)", "the cell raises MemoryError"),
+    "memory at once": Hostile(
+        "x = bytearray(1 << 40)", "the cell raises MemoryError.*may take 400 MiB"),
+    "memory at once in a tensor": Hostile(
+        square("torch.zeros(10**10)"), "can't allocate memory.*may take 400 MiB"),
     "memory by and by": Hostile("x = []\nwhile True: x.append(bytearray(1 << 20))", "[Mm]emory"),
     "memory in many processes": Hostile(
         "import os, time\nfor _ in range(10):\n    if os.fork() == 0:\n"
