@@ -98,6 +98,7 @@ def test_a_roster_is_read_with_the_columns_of_its_site(
         ("name,id\nAnn,1\nBöll, Bob,2\n", "line 3 has 3 fields, .* 2 column names: put a field"),
         ("name;id\nBöll; Bob;2\n", 'a field that contains ";" in quotes'),
         ("name,id\n", "it names no students"),
+        ("name,name,id\n", "two columns are called name: keep one of them."),
         ("Ann,Bob\n", "no column is called name, id, login or email"),
         ("", "it is empty: give it a row of column names"),
     ],
@@ -426,22 +427,27 @@ IN_TIME, ONE_DAY, TWO_DAYS = (
     ("late", "handed_in", "found"),
     [
         ({}, {"01_template": IN_TIME}, {}),
-        ({}, {"01_template": TWO_DAYS}, {"01_template": (2, 0)}),
-        ({"cost": 0.1}, {"01_template": ONE_DAY}, {"01_template": (1, 0.1)}),
-        ({"cost": 0.1}, {"01_template": TWO_DAYS}, {"01_template": (2, 0.2)}),
-        ({"cost": 0.1, "days": 1}, {"01_template": TWO_DAYS}, {"01_template": (2, 1)}),
-        ({"cost": 0.7}, {"01_template": TWO_DAYS}, {"01_template": (2, 1)}),
+        ({}, {"01_template": TWO_DAYS}, {"01_template": (2, 0, 0)}),
+        ({"cost": 0.1}, {"01_template": ONE_DAY}, {"01_template": (1, 0, 0.1)}),
+        ({"cost": 0.1}, {"01_template": TWO_DAYS}, {"01_template": (2, 0, 0.2)}),
+        ({"cost": 0.1, "days": 1}, {"01_template": TWO_DAYS}, {"01_template": (2, 0, 1)}),
+        (
+            {"cost": 0.1, "free": 9, "days": 1},
+            {"01_template": TWO_DAYS},
+            {"01_template": (2, 0, 1)},
+        ),
+        ({"cost": 0.7}, {"01_template": TWO_DAYS}, {"01_template": (2, 0, 1)}),
         ({"cost": 0.1}, {"01_template": "", "03_gradient_patterns": TWO_DAYS}, {}),
         ({"cost": 0.1}, {"01_template": "damaged"}, {}),
         (
             {"cost": 0.1, "free": 3},
             {"01_template": TWO_DAYS, "02_ctx_rules": "2026-02-10T23:00:00+01:00"},
-            {"01_template": (2, 0), "02_ctx_rules": (2, 0.1)},
+            {"01_template": (2, 2, 0), "02_ctx_rules": (2, 1, 0.1)},
         ),
     ],
 )
 def test_late_days_cost_what_was_set(
-    late: dict[str, float], handed_in: dict[str, str], found: dict[str, tuple[int, float]]
+    late: dict[str, float], handed_in: dict[str, str], found: dict[str, tuple[int, int, float]]
 ) -> None:
     settings = from_data({"deadlines": DUE, "late": late})
 
@@ -451,13 +457,13 @@ def test_late_days_cost_what_was_set(
 @pytest.mark.parametrize(
     ("extensions", "found"),
     [
-        ({"ann": 1}, {"01_template": (1, 0.1)}),
+        ({"ann": 1}, {"01_template": (1, 0, 0.1)}),
         ({"ann": 1, "ann@school.org": 2}, {}),
-        ({"bob": 5}, {"01_template": (2, 0.2)}),
+        ({"bob": 5}, {"01_template": (2, 0, 0.2)}),
     ],
 )
 def test_an_extension_moves_the_deadline_of_one_student(
-    extensions: dict[str, int], found: dict[str, tuple[int, float]]
+    extensions: dict[str, int], found: dict[str, tuple[int, int, float]]
 ) -> None:
     settings = from_data({"deadlines": DUE, "late": {"cost": 0.1}, "extensions": extensions})
 
@@ -468,6 +474,10 @@ def test_an_extension_moves_the_deadline_of_one_student(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            "[deadlines]\n1 = 2026-02-01",
+            "the deadline of 1 is 2026-02-01: write a time with its zone",
+        ),
         ("[deadlines]\n99 = 2026-02-01T23:59:00Z", "there is no lesson '99'"),
         ("[deadlines]\n01 = 2026-02-01T23:59:00", "write a time with its zone"),
         ("[deadlines]\n01 = 2026-02-01", "write a time with its zone"),
@@ -476,13 +486,17 @@ def test_an_extension_moves_the_deadline_of_one_student(
             "the time 2026-11-10T23:59 has no seconds: write 2026-11-10T23:59:00.",
         ),
         ("# 01 = 2026-11-10T23:59Z\n[deadlines", "is not a TOML file"),
+        ("[weights]\nlayout = 20%", "Write 20% as 0.2, and put names with spaces in quotes."),
         ("[extensions]\n'Jürgen' = 1", "is not UTF-8 text: save it as UTF-8."),
         ("[deadlines]\n01 = 'soon'", "the deadline of 01 is soon"),
         ("[late]\ncosts = 1", "no setting of [late] 'costs'; the nearest name is cost."),
         ("[late]\ncost = 10", "cost in [late] is 10, and it has to be a share"),
-        ("[late]\nfree = 1.5", "free in [late] is 1.5, and it has to be a number of days"),
+        ("[late]\nfree = 1.5", "free in [late] is 1.5, and it has to be a whole number of days"),
         ("[late]\ndays = -1", "days in [late] is -1"),
-        ("[extensions]\nann = 'long'", "the extension of ann is 'long', and it has to be a number"),
+        (
+            "[extensions]\nann = 'long'",
+            "the extension of ann is 'long', and it has to be a whole number of days, 0",
+        ),
     ],
 )
 def test_deadlines_that_cannot_be_used_are_one_sentence(
@@ -604,6 +618,20 @@ def test_late_days_count_in_every_report_but_not_above_points_by_hand(book: Grad
         feedback(book, "bob_4711")
     )
     assert "3 students handed in late" in "".join(class_page(book))
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [
+        (1, "Handed in 2 days late, 1 of them free, which costs 10% of 1 point."),
+        (2, "Handed in 2 days late, all of them free."),
+    ],
+)
+def test_a_page_says_how_many_late_days_are_free(book: Gradebook, free: int, said: str) -> None:
+    book.set(Settings(deadlines=DUE, cost=0.1, free=free))
+
+    assert said in "".join(feedback(book, "bob_4711"))
+    assert book.scores("bob_4711")[0].late_free == free
 
 
 def test_a_page_shows_how_faults_and_late_days_add_up(book: Gradebook) -> None:

@@ -24,7 +24,7 @@ from autograd_classroom.gradebook.records import (
 )
 from autograd_classroom.gradebook.roster import Person, Roster, from_text, matched
 from autograd_classroom.gradebook.roster import conflicting as roster_conflicts
-from autograd_classroom.gradebook.settings import Settings, from_data
+from autograd_classroom.gradebook.settings import Late, Settings, from_data
 from autograd_classroom.ingest.downloads import is_download
 from autograd_classroom.protocol.evidence import ALSO, sound
 from autograd_course.extraction import Answer
@@ -222,7 +222,7 @@ def unrecorded(connection: sqlite3.Connection) -> list[Person]:
 def late(connection: sqlite3.Connection) -> dict[str, int]:
     """Map each student with late work to the largest number of late days in any lesson."""
     lateness = _lateness(connection, settings(connection), "")
-    return {name: max(days for days, _ in lateness[name].values())
+    return {name: max(late.days for late in lateness[name].values())
             for name in sorted(lateness) if lateness[name]}  # fmt: skip
 
 
@@ -287,10 +287,9 @@ def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Sc
     return [_counted(_score(row), found, late) for row in connection.execute(query, (student,))]
 
 
-Late = dict[str, dict[str, tuple[int, float]]]  # student -> lesson -> (late days, their cost)
-
-
-def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) -> Late:
+def _lateness(
+    connection: sqlite3.Connection, settings: Settings, student: str
+) -> dict[str, dict[str, Late]]:
     if not settings.deadlines:
         return {}
     handed_in: defaultdict[str, dict[str, str]] = defaultdict(dict)
@@ -307,20 +306,20 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
     }
 
 
-def _counted(score: Score, settings: Settings, late: Late) -> Score:
+def _counted(score: Score, settings: Settings, lateness: dict[str, dict[str, Late]]) -> Score:
     """Return the score with its final points.
 
     The final points account for partial credit, late days and points set by hand.
     """
-    days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
+    late = lateness.get(score.student, {}).get(score.lesson, Late())
     points = score.points
     if score.status == "wrong" and score.rule:
         credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
         points = credit * score.possible
-    points = round(points * (1 - cost), 4)
+    points = round(points * (1 - late.cost), 4)
     if score.settlement:
         points = score.settlement.points
-    return replace(score, points=points, late=days, late_cost=cost)
+    return replace(score, points=points, late=late.days, late_free=late.free, late_cost=late.cost)
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:

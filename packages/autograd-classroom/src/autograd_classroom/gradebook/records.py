@@ -73,8 +73,8 @@ class Score:
     the form of the submission. ``remarks`` point out suspicious parts of the code. Only the
     instructor sees them. ``damage`` names the damaged parts of the record in the gradebook.
     ``points`` are the final points. If an instructor set the points by hand, they come from
-    ``settlement``. ``late`` is the number of late days, and ``late_cost`` is the share of the
-    points that the student loses for them.
+    ``settlement``. ``late`` is the number of late days. ``late_free`` of them are free, and
+    ``late_cost`` is the share of the points that the student loses for the others.
     """
 
     student: str
@@ -95,6 +95,7 @@ class Score:
     damage: str = ""
     settlement: Settlement | None = None
     late: int = 0
+    late_free: int = 0
     late_cost: float = 0.0
 
     @property

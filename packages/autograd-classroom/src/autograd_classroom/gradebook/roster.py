@@ -141,6 +141,9 @@ def _columns(header: Sequence[str]) -> dict[str, int]:
         raise RosterError(
             "no column is called name, id, login or email: the first row has to name the columns."
         )
+    for at in found.values():
+        if at >= 0 and names.count(names[at]) > 1:
+            raise RosterError(f"two columns are called {names[at]}: keep one of them.")
     return {what: at for what, at in found.items() if at >= 0}
 
 

@@ -28,7 +28,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from autograd_doctor import RULES
 from autograd_doctor.formatting import listed
@@ -38,12 +38,21 @@ from autograd_classroom.gradebook.opening import GradebookError
 from autograd_course.index import LESSONS
 
 _DAY = 24 * 60 * 60  # seconds
+_DAYS = "a whole number of days, 0 or more"
 _NO_SECONDS = re.compile(r"^[^#\n]*=\s*(\d{4}-\d\d-\d\d[T ]\d\d:\d\d)(?![:\d])", re.MULTILINE)
 FAMILIES = tuple(dict.fromkeys(rule.family for rule in RULES.values()))
 
 
 class SettingsError(GradebookError):
     """Raised when the settings cannot be used. The message is a single sentence."""
+
+
+class Late(NamedTuple):
+    """The number of late days, how many of them are free, and the share of the points they cost."""
+
+    days: int = 0
+    free: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,10 +81,8 @@ class Settings:
         family = RULES[rule].family if rule in RULES else ""
         return self.weights.get(rule, self.weights.get(family, 1.0))
 
-    def lateness(
-        self, handed_in: Mapping[str, str], names: Iterable[str] = ()
-    ) -> dict[str, tuple[int, float]]:
-        """Map each late lesson to its late days and the share of the points that these days cost.
+    def lateness(self, handed_in: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, Late]:
+        """Map each lesson that was handed in late to its late days.
 
         ``handed_in`` maps each lesson to the time at which the student handed it in. If the time is
         unknown, the lesson does not count as late. ``names`` are the names under which the student
@@ -93,7 +100,8 @@ class Settings:
                 used = min(late, free)
                 free -= used
                 too_late = self.days is not None and late > self.days
-                found[lesson] = late, 1.0 if too_late else min(1.0, self.cost * (late - used))
+                share = min(1.0, self.cost * (late - used))
+                found[lesson] = Late(late, 0, 1.0) if too_late else Late(late, used, share)
         return found
 
     def tables(self) -> dict[str, Mapping[str, Any]]:
@@ -168,7 +176,10 @@ def from_file(path: Path) -> Settings:
             raise SettingsError(
                 f"{path}: the time {short[1]} has no seconds: write {short[1]}:00."
             ) from None
-        raise SettingsError(f"{path} is not a TOML file: {error}.") from None
+        raise SettingsError(
+            f"{path} is not a TOML file: {error}. Write 20% as 0.2, and put names with spaces in "
+            "quotes."
+        ) from None
     if not data:
         raise SettingsError(f"{path} is empty: write the settings into it, or leave it out.")
     try:
@@ -189,7 +200,9 @@ def from_data(data: Mapping[str, Any]) -> Settings:
 
 
 def _deadlines(data: Any) -> dict[str, str]:
-    lessons = {name: lesson for lesson in LESSONS for name in (lesson, lesson[:2])}
+    lessons = {
+        name: lesson for lesson in LESSONS for name in (lesson, lesson[:2], lesson[:2].lstrip("0"))
+    }
     table = _table("deadlines", data)
     _known("lesson", table, list(lessons))
     found = {}
@@ -213,7 +226,7 @@ def _late(data: Any) -> dict[str, Any]:
     for name, value in table.items():
         share = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
         if not (share if name == "cost" else _is_count(value)):
-            what = "a share of the points from 0 to 1" if name == "cost" else "a number of days"
+            what = "a share of the points from 0 to 1" if name == "cost" else _DAYS
             raise SettingsError(f"{name} in [late] is {value!r}, and it has to be {what}.")
     return dict(table)
 
@@ -223,7 +236,7 @@ def _extensions(data: Any) -> dict[str, int]:
     for name, value in table.items():
         if not _is_count(value):
             raise SettingsError(
-                f"the extension of {name} is {_shown(value)}, and it has to be a number of days."
+                f"the extension of {name} is {_shown(value)}, and it has to be {_DAYS}."
             )
     return dict(table)
 

@@ -86,11 +86,13 @@ def feedback(
     """
     counted = tallies or book.tallies()
     scores = book.scores(student)
-    late = {score.late for score in scores if score.status != "not attempted"}
+    late = {(score.late, score.late_free) for score in scores if score.status != "not attempted"}
     return rendered(
         "feedback.html",
         name=name or student,
-        late=late.pop() if len(late) == 1 else 0,  # otherwise, each answer says how late it is
+        late=late.pop()
+        if len(late) == 1 and any(*late)
+        else (),  # otherwise, each answer says how late it is
         points=total_points(scores),
         possible=sum(tally.possible for tally in counted),
         missing=_missing(counted, scores),
