@@ -188,7 +188,7 @@ def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
         return _guessed(data, codec)
     if codec in ("utf-8", "utf-8-sig"):
         return text, ()
-    return text, (f"the file is encoded as {codec}, not as UTF-8",)
+    return text, (f"the file is not UTF-8; it is read as {codec}",)
 
 
 def _by_mark(data: bytes) -> str:

@@ -219,13 +219,30 @@ WORDS = {
     "no gradebook": (["report", "none"], NOT_DONE, "there is no gradebook none"),
     "the folder of a gradebook": (
         ["report", "theirs"], NOT_DONE,
-        "theirs is a folder: name the file in it, such as theirs/gradebook.sqlite."),
+        "theirs is a folder: name the gradebook's file, such as theirs/gradebook.sqlite."),
+    "the folder of the submissions": (
+        ["report", "graded"], NOT_DONE,
+        "graded is a folder: name the gradebook's file, such as graded-grades/gradebook.sqlite."),
     "an empty gradebook": (["report", "empty.sqlite"], NOT_DONE, "empty, not a gradebook: grade"),
     "another database": (["report", "other.sqlite"], NOT_DONE, "no gradebook"),
     "a text": (["grade", "homework", "--gradebook", "diary"], NOT_DONE, "left as it is"),
     "their reports": (
         ["grade", "homework", "--reports", "theirs"], NOT_DONE, "was not written here"),
-    "reports in a file": (["grade", "homework", "--reports", "diary"], NOT_DONE, "no reports can"),
+    "reports in a file": (
+        ["grade", "homework", "--reports", "diary"], NOT_DONE,
+        "diary is a file: name a folder with --reports."),
+    "reports in a file later": (
+        ["report", "graded.sqlite", "--reports", "diary"], NOT_DONE,
+        "diary is a file: name a folder with --reports."),
+    "a single file of another kind": (
+        ["grade", "diary"], NOT_DONE, "there is nothing to grade in diary"),
+    "a scheduler without a port": (
+        ["grade", "homework", "--dask", "foo"], NOT_DONE,
+        "foo is no address of a Dask scheduler: write one like tcp://10.0.0.1:8786."),
+    "nbgrader in a file": (
+        ["nbgrader", "diary"], NOT_DONE, "diary is a file: name a new folder."),
+    "an autograder without a suffix": (
+        ["gradescope", "auto"], NOT_DONE, "takes only zip files: name auto.zip instead."),
     "a gradebook in a file": (
         ["grade", "homework", "--gradebook", "diary/book"], NOT_DONE, "cannot be written"),
 }  # fmt: skip
@@ -240,6 +257,9 @@ def test_what_cannot_be_done_is_one_sentence_and_changes_nothing(
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "grades.csv").write_text("mine")
     (tmp_path / "diary").write_text("dear diary, " * 100)
+    for name in ("graded", "graded-grades"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "graded-grades" / "gradebook.sqlite").touch()
     (tmp_path / "empty.sqlite").touch()
     sqlite3.connect("other.sqlite").execute("CREATE TABLE theirs (x)").connection.close()
     with Gradebook(tmp_path / "graded.sqlite") as book:

@@ -267,7 +267,7 @@ def fill(path: Path) -> None:
         (other_database, "no gradebook"),
         (other_version, f"version {VERSION + 1}"),
         (cut_off, "left as it is"),
-        (overwritten, "left as it is"),
+        (overwritten, r"cannot be used \(it is damaged\)"),
     ],
     ids=["text", "a folder", "another database", "another version", "cut off", "overwritten"],
 )

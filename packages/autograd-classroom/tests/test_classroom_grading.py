@@ -34,6 +34,7 @@ from autograd_classroom.ingest import Submission
 from autograd_classroom.paths import Places
 from autograd_doctor import Finding
 from classroom_stand import Stand
+from filelock import FileLock, Timeout
 from handed_in import IMPORTS, SQUARE, cell, notebook
 from repository import ROOT
 
@@ -366,6 +367,16 @@ def test_a_finding_is_recorded_with_its_witness_and_what_is_too_long_is_left_out
 def test_of_two_runs_into_one_gradebook_the_second_is_refused(tmp_path: Path) -> None:
     book, refused = tmp_path / "book", pytest.raises(GradingError, match="another run")
     with only_run(book), refused, only_run(book):
+        pass
+
+
+def test_a_folder_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def acquire(lock: FileLock, **_: float) -> None:
+        raise Timeout(lock.lock_file)
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    refused = pytest.raises(GradingError, match="cannot be written, because its folder allows no")
+    with refused, only_run(tmp_path / "book"):
         pass
 
 

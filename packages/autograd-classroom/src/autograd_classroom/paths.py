@@ -31,11 +31,13 @@ class Places:
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
         """Return the given paths, but replace ``None`` with a default path next to the submissions.
 
-        Raises PlaceError if the gradebook or the reports would be inside the submissions folder.
+        Raises PlaceError if the gradebook or the reports would be inside the submissions folder, or
+        if the reports folder is a file.
         """
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
         places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)
+        refuse_file(places.reports)
         for path in (places.gradebook, places.reports):
             if path.resolve().is_relative_to(root):
                 raise _among_submissions(path)
@@ -50,15 +52,22 @@ class Places:
             raise PlaceError(message) from None
 
 
+def refuse_file(reports: Path) -> None:
+    """Raise PlaceError if ``reports`` is a file."""
+    if os.path.isfile(reports):  # Path.is_file raises an error if a path is too long
+        raise PlaceError(f"{reports} is a file: name a folder with --reports.")
+
+
 def refuse_among_submissions(reports: Path, gradebook: Path, sources: Iterable[str]) -> None:
-    """Raise PlaceError if ``reports`` is inside a folder that contains the ``sources``.
+    """Raise PlaceError if ``reports`` is a file or inside a folder that contains the ``sources``.
 
     ``sources`` are the paths of the gradebook's files, relative to the submissions folder. The
     gradebook is never inside this folder.
     """
+    refuse_file(reports)
     files = {part for source in sources for part in (Path(source), *Path(source).parents)}
     folder, outside = reports.resolve(), gradebook.resolve().parents
-    for place in (folder, *folder.parents):  # Path.is_file raises an error if a path is too long
+    for place in (folder, *folder.parents):
         if place not in outside and any(os.path.isfile(place / file) for file in files):
             raise _among_submissions(reports)
 

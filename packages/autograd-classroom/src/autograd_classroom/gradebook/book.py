@@ -47,8 +47,9 @@ class Gradebook:
     def existing(cls, path: Path) -> Gradebook:
         """Open an existing gradebook. Raises GradebookError if the file does not exist."""
         if path.is_dir():
-            inside = path / "gradebook.sqlite"
-            raise GradebookError(f"{path} is a folder: name the file in it, such as {inside}.")
+            beside = Path(f"{path}-grades", "gradebook.sqlite")
+            file = beside if beside.is_file() else path / "gradebook.sqlite"
+            raise GradebookError(f"{path} is a folder: name the gradebook's file, such as {file}.")
         if not path.is_file():
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
         if path.stat().st_size == 0:

@@ -219,7 +219,7 @@ def _refuse_others(path: Path) -> None:
             )
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
-            raise unusable(path, found)
+            raise unusable(path, "it is damaged")
 
 
 def _value(connection: sqlite3.Connection, pragma: str) -> int:

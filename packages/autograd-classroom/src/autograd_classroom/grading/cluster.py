@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import re
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,7 @@ from autograd_classroom.grading.executor import (
 )
 
 _PATIENCE = 15  # seconds to wait for the scheduler's reply and for the first worker
+_ADDRESS = re.compile(r"\w+://.+:\d+")
 _AHEAD = 2  # tasks to queue per worker, so that workers need not wait for their next task
 
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ def _outcome(task: Task, future: Any, address: str) -> Outcome:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
+    if not _ADDRESS.fullmatch(address):  # Dask would wait, and print a traceback
+        raise GradingError(
+            f"{address} is no address of a Dask scheduler: write one like tcp://10.0.0.1:8786."
+        )
     try:
         from distributed import Client
     except ImportError:

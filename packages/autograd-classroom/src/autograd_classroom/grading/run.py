@@ -13,6 +13,7 @@ names and lines, so the run judges these answers one by one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -95,6 +96,11 @@ def only_run(gradebook: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
+        if not os.path.isfile(lock.lock_file):  # on some file systems, it cannot be created
+            raise GradingError(
+                f"{gradebook} cannot be written, because its folder allows no lock: name another "
+                "file."
+            ) from None
         raise GradingError(
             f"another run is grading into {gradebook}: let it finish, or name another file."
         ) from None

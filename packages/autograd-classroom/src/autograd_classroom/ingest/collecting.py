@@ -167,7 +167,8 @@ def _tops(root: Path) -> Iterator[Path]:
     Include a file that has no answers if a course site named it, because a student handed it in.
     """
     if not root.is_dir():
-        yield root
+        if is_interesting(root.name):
+            yield root
         return
     for path in sorted(root.iterdir()):
         is_folder = path.is_dir() and not path.is_symlink()

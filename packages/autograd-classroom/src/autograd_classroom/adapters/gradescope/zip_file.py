@@ -30,6 +30,8 @@ class AutograderError(CourseError):
 
 def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
     """Write the zip file for grading these exercises. Raises AutograderError."""
+    if target.suffix.lower() != ".zip":
+        raise AutograderError(f"Gradescope takes only zip files: name {target}.zip instead.")
     wanted = tuple(exercises)
     asked = ",".join(exercise.id for exercise in wanted)
     ships = any(exercise.lesson == _SHIPS for exercise in wanted)

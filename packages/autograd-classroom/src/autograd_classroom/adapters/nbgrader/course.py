@@ -65,7 +65,9 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple
 
 def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
     """Raise CourseFolderError if the folder is not ours or already contains one of the lessons."""
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+    if folder.is_file():
+        raise CourseFolderError(f"{folder} is a file: name a new folder.")
+    if folder.exists() and any(folder.iterdir()):
         config = folder / CONFIG
         if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
             raise CourseFolderError(
