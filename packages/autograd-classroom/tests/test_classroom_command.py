@@ -302,6 +302,23 @@ def test_files_that_nobody_hands_in_are_named_and_reports_are_no_submissions(fol
     assert "new.ipynb is graded for lesson 01 instead" in said(result)
 
 
+def test_an_unread_file_of_a_student_on_the_roster_is_a_problem(folder: Path) -> None:
+    (folder / "eve.zip").unlink()
+    for name in ("willi_01_template.docx", "ann_01_template.docx", "notes.txt"):
+        (folder / name).touch()
+    (folder.parent / "roster.csv").write_text("name,id\nWilli,1\nann,2\nDora,3\n")
+    result = run("grade", "homework", "--exercises", "square", "--roster", "roster.csv", *TRUST)
+    grades = (folder.parent / "homework-grades" / "grades.csv").read_text(encoding="utf-8-sig")
+
+    assert result.exit_code == NOT_DONE
+    assert "willi_01_template.docx: it is no notebook, script or zip file" in said(result)
+    assert "ignored: ann_01_template.docx, notes.txt." in said(result)
+    assert "1 student of the roster handed in nothing: Dora." in said(result)
+    assert [line for line in grades.splitlines() if line.startswith("willi,")] == [
+        "willi,Willi,1,,,,,1"
+    ]
+
+
 def test_a_student_whose_files_are_gone_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,8 +16,9 @@ from autograd_classroom import watching
 from autograd_classroom.assignment import NOTHING
 from autograd_classroom.classwork import grade
 from autograd_classroom.gradebook import Gradebook
-from autograd_classroom.grading.executor import GradingError
+from autograd_classroom.grading.executor import GradingError, Outcome
 from autograd_classroom.grading.pool import Pool
+from autograd_classroom.grading.task import Task
 from autograd_classroom.paths import Places
 from autograd_classroom.watching import arrivals, watch
 from classroom_stand import Stand
@@ -133,6 +134,28 @@ def test_what_arrives_is_graded_and_what_has_not_changed_is_not_read_again(
         "ignored: eve.7z. Only notebooks, scripts and zip files are read.",
     ]
     assert (places.reports / "grades.csv").read_text().count("\n") == 4
+
+
+def test_a_verdict_and_a_broken_file_are_shown_before_the_next_verdict(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def executor(tasks: Iterator[Task]) -> Iterator[Outcome]:
+        for task in tasks:
+            told.extend(capsys.readouterr().out.splitlines())
+            yield Outcome(task, {"status": "wrong", "message": ""})
+
+    (root / "cyd.zip").write_bytes(b"no zip")
+    for student, code in (("ann", "one"), ("bob", "one"), ("dan", "two"), ("eve", "three")):
+        hand_in(root, student, code)
+    watch(Places.of(root, None, None), EXERCISES, executor, NOTHING, [None])
+
+    first, *others = told
+    assert first.startswith("cyd.zip: ")
+    assert set(others) < {f"{name}  square  wrong" for name in ("ann", "bob", "dan", "eve")}
+    assert len(others) >= 2
+    assert len(told + capsys.readouterr().out.splitlines()) == 6
 
 
 def test_the_gradebook_is_the_one_of_grade_and_a_crash_loses_nothing(

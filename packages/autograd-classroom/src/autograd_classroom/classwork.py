@@ -25,7 +25,7 @@ from autograd_classroom.grading.pool import Pool, started
 from autograd_classroom.grading.run import only_run, work
 from autograd_classroom.grading.sandboxed_judge import SandboxedJudge
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.ingest.collecting import NoSubmissionsError, by_student, ignored
+from autograd_classroom.ingest.collecting import NoSubmissionsError, by_student
 from autograd_classroom.ingest.hand_in import hand_in
 from autograd_classroom.paths import PlaceError, Places, refuse_among_submissions
 from autograd_classroom.reports import files
@@ -159,7 +159,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
     book.expect(came.exercises)
     rejected = f", and {came.rejected} could not be graded" if came.rejected else ""
     console.say(f"{some(came.notebooks, 'file')} read{rejected}")
-    console.say_ignored(ignored(root))
+    console.say_ignored(came.ignored)
     if came.gone:
         console.say(
             f"{short(root)} no longer has the graded files of {some(len(came.gone), 'student')}, "

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from autograd_classroom import console
 from autograd_classroom.assignment import Assignment
 from autograd_classroom.classwork import open_for_grading, some
-from autograd_classroom.gradebook import Gradebook, Problem
+from autograd_classroom.gradebook import Gradebook, Problem, Score
 from autograd_classroom.grading.executor import Executor
 from autograd_classroom.grading.run import work
 from autograd_classroom.grading.version import grader_version
-from autograd_classroom.ingest.collecting import Listing, ignored, listing
+from autograd_classroom.ingest.collecting import Listing, listing
 from autograd_classroom.ingest.hand_in import Known, hand_in
 from autograd_classroom.paths import Places
 from autograd_classroom.reports import files
@@ -53,7 +54,7 @@ def watch(
     about: Assignment,
     changes: Iterable[None],
 ) -> None:
-    """After each change, grade new answers, print one line per new verdict, and write reports.
+    """After each change, grade new answers and write reports. Print each new verdict at once.
 
     Print each problem with a file once, and again after one of the student's files has changed.
     Print each ignored file once.
@@ -65,16 +66,10 @@ def watch(
         told: dict[Problem, Sequence[Listing]] = {}
         passed_over: set[str] = set()
         for _ in changes:
-            before = _verdicts(book)
+            shown = _verdicts(book.scores())
             run = book.begin(INDEX.values(), grader_version(), resume=True)
             came = hand_in(book, places.submissions, exercises, known=known)
             book.expect(came.exercises)
-            book.queue(run, exercises)
-            work(book, run, executor)
-            book.finish(run)
-            for (student, exercise), verdict in _verdicts(book).items():
-                if before.get((student, exercise)) != verdict:
-                    console.say(f"{student}  {exercise}  {verdict[0]}")
             found = {
                 each: known[each.student][0] for each in book.problems() if each.student in known
             }
@@ -82,13 +77,33 @@ def watch(
                 if told.get(problem) != found[problem]:
                     console.say(f"{problem.source}: {problem.message}")
             told = found
-            others = ignored(places.submissions)
-            console.say_ignored([name for name in others if name not in passed_over])
-            passed_over = set(others)
+            console.say_ignored([name for name in came.ignored if name not in passed_over])
+            passed_over = set(came.ignored)
+            book.queue(run, exercises)
+            work(book, run, executor, partial(_show_judged, book, shown))
+            book.finish(run)
+            _show(book.scores(), shown)
             files.write(book, places.reports)
             console.say(f"{some(came.notebooks, 'notebook')} graded. Waiting for more.")
 
 
-def _verdicts(book: Gradebook) -> dict[tuple[str, str], tuple[str, str]]:
+_Verdicts = dict[tuple[str, str], tuple[str, str]]
+
+
+def _verdicts(scores: Iterable[Score]) -> _Verdicts:
     """Return the outcome of each answer and the stamp of its score."""
-    return {(s.student, s.exercise): (s.outcome, s.stamp) for s in book.scores() if s.status}
+    return {(s.student, s.exercise): (s.outcome, s.stamp) for s in scores if s.status}
+
+
+def _show_judged(book: Gradebook, shown: _Verdicts, judged: Score, _: int) -> None:
+    """Print the verdict on each answer that has the judged code."""
+    students = book.students_of(judged.exercise, judged.hash)
+    _show([book.score_of(student, judged.exercise) for student in students], shown)
+
+
+def _show(scores: Iterable[Score], shown: _Verdicts) -> None:
+    """Print a line for each verdict that is not in ``shown`` yet, and add it."""
+    for (student, exercise), verdict in _verdicts(scores).items():
+        if shown.get((student, exercise)) != verdict:
+            console.say(f"{student}  {exercise}  {verdict[0]}")
+            shown[student, exercise] = verdict

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from autograd_classroom.gradebook import Gradebook
+from autograd_classroom.gradebook.roster import Roster, matched
 from autograd_classroom.ingest.collecting import (
     NOTHING,
     Listing,
     by_student,
+    ignored,
     listing,
     of_student,
     require,
 )
+from autograd_classroom.ingest.students import student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_course.extraction import Answer, extract
 from autograd_course.index import INDEX, Entry
@@ -26,13 +29,15 @@ class HandedIn:
 
     ``exercises`` are the exercises that count for every student: the requested ones or, if all
     were requested, those of the lessons in the folder. ``gone`` are the students in the gradebook
-    whose notebooks of the requested lessons are no longer in the folder.
+    whose notebooks of the requested lessons are no longer in the folder. ``ignored`` are the names
+    of the files that no student seems to hand in.
     """
 
     notebooks: int = 0
     rejected: int = 0
     exercises: tuple[Entry, ...] = ()
     gone: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def hand_in(
@@ -57,7 +62,15 @@ def hand_in(
     unread: set[str] = set()  # paths of rejected files and folders
     require(root)
     book.forget_rejected()
-    for student, paths in sorted(by_student(root).items()):
+    owned = by_student(root)
+    others = ignored(root)
+    for file in _of_absent_students(others, owned, root, book.roster()):
+        if known is not None:
+            known[file.student] = (), ()
+        others.remove(file.source)
+        book.reject(file)
+        rejected += 1
+    for student, paths in sorted(owned.items()):
         for each, taken in _read(student, paths, root, wanted, known):
             step()
             if isinstance(each, Submission):
@@ -84,7 +97,25 @@ def hand_in(
     }
     asked = len(wanted) < len(INDEX)
     counted = tuple(e for e in wanted if asked or e.lesson in lessons)
-    return HandedIn(notebooks, rejected, counted, tuple(sorted(gone)) if root.is_dir() else ())
+    absent = sorted(gone) if root.is_dir() else ()
+    return HandedIn(notebooks, rejected, counted, tuple(absent), tuple(others))
+
+
+def _of_absent_students(
+    names: Iterable[str], students: Iterable[str], root: Path, roster: Roster
+) -> list[Rejected]:
+    """Reject each file that no grader reads, if its student on the roster has handed in no other.
+
+    ``names`` are the names of such files, and ``students`` have handed in other files.
+    """
+    owners = {name: student_of(PurePosixPath(name), root.stem) for name in names}
+    people = matched([*students, *owners.values()], roster)
+    present = {people.get(student) for student in students}
+    return [
+        Rejected(student, name, "it is no notebook, script or zip file")
+        for name, student in owners.items()
+        if student in people and people[student] not in present
+    ]
 
 
 Taken = tuple[Submission | Rejected, tuple[Answer, ...] | Rejected]
