@@ -9,6 +9,7 @@ bare calls, magics or ``grade(…)``.
 from __future__ import annotations
 
 import builtins
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -72,20 +73,31 @@ def _slices(
 ) -> tuple[list[Statement], list[Statement]]:
     """Return the statements above and below that define what the answer and they themselves need.
 
-    Look for a name below the answer only if nothing else defines it.
+    Look for a name below the answer only if nothing else defines it. However, the student ran the
+    statements below that the answer needs, so the definitions between these and the answer count.
     """
-    usable = [*_usable(above), *_usable(below)]
-    border = len(_usable(above))
-    by_name = _index(usable[:border], usable[border:], but=_bound(answer) | _KNOWN)
+    upper, lower = _usable(above), _usable(below)
+    usable, border = [*upper, *lower], len(upper)
+    fixed = _bound(answer) | _KNOWN
+    by_name = _index(upper, lower, but=fixed)
+    fixed |= _bound(s for s in upper if s.is_import)
+    nearby = _index(lower)
+    first = {name: i for i in reversed(range(len(lower))) for name in lower[i].binds}
+    begun: defaultdict[str, int] = defaultdict(int)  # the number of visited places in ``nearby``
     kept = {i for i, s in enumerate(usable) if s.binds_anything or s.is_future}
-    waiting = list(_names(_usable(answer)))
-    seen = set(waiting)
+    waiting = [(name, -1) for name in _names(_usable(answer))]
     while waiting:
-        for i in by_name[waiting.pop()]:
+        name, user = waiting.pop()
+        last = -1 if name in fixed else user - border
+        near = bisect(nearby[name], last)
+        found = [border + i for i in nearby[name][begun[name] : near]]
+        begun[name] = max(begun[name], near)
+        if first.get(name, len(lower)) > last:
+            found += by_name.pop(name, [])
+        for i in found:
             if i not in kept:
                 kept.add(i)
-                waiting += usable[i].needs - seen
-                seen |= usable[i].needs
+                waiting += [(needed, i) for needed in usable[i].needs]
     in_file = sorted(kept)
     return [usable[i] for i in in_file if i < border], [usable[i] for i in in_file if i >= border]
 

@@ -230,6 +230,12 @@ ORDERS = {
     "an import above for a helper below": (
         [], CALLS, ["def two():\n    return torch.tensor(2.0)"], [BELOW]),
     "a value above for a value below": ([BASE], CALLS, [TWO, "BASE = 9.0"], [BELOW]),
+    "a value above and beside a helper below": (
+        ["BASE = 9.0", "import math"], CALLS, ["BASE = 4.0", f"{TWO}\nBASE = 7.0"], [BELOW]),
+    "a list above that is filled beside a helper below": (
+        ["BASE = []"], CALLS, ["BASE.append(2)", "def two():\n    return BASE[0]"], [BELOW]),
+    "a call below that is not needed": (
+        [], CALLS, ["torch.no_method()", "def two():\n    return 2 * torch.e ** 0"], [BELOW]),
     "a value above of a helper below": (
         ["BASE = one() + 3.0\nimport math", TWO], CALLS, ["def one():\n    return 1"], []),
     "a value above of a helper between": (
