@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd import Function
 from torch.utils import checkpoint as of_torch
@@ -132,17 +131,6 @@ class LeakyByShifts(Function):
         return g * torch.where(mask, 1.0, ctx.slope).to(g.dtype), None
 
 
-class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
-    """NumPy packs the bits, with the first element in the lowest bit."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any, slope: float) -> Any:
-        bits = np.packbits((x > 0).numpy(), bitorder="little")
-        ctx.save_for_backward(torch.from_numpy(bits))
-        ctx.shape, ctx.slope = x.shape, slope
-        return torch.where(x > 0, x, slope * x)
-
-
 class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
     """Reconstructs both inputs first, as in RevNets."""
 
@@ -260,7 +248,6 @@ ALSO_RIGHT = {
     "the line of the slice": ("card-saved-view", "3b"),
     "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
     "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
-    "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
     "coupling, both inputs reconstructed": ("invertible-coupling", CouplingInOtherWords),
     "checkpoint by functional_call": ("checkpointed-block", checkpointed_by_backward),
     "checkpoint by torch.func": ("checkpointed-block", checkpointed_by_func),
