@@ -11,7 +11,7 @@ BOMBS = {
     "forks": Hostile("import os\nwhile True: os.fork()", "the cell raises BlockingIOError"),
     "processes that spin": Hostile(
         "import os\nfor _ in range(20):\n    if os.fork() == 0: break\nwhile True: pass",
-        "did not answer within 2 s|the cell itself was stopped", "imports os", wall=2,
+        "did not answer within 2 s|the cell itself was stopped", "reaches os", wall=2,
     ),
     "threads": Hostile(
         "import threading, time\nfor _ in range(1000):\n"
@@ -30,19 +30,19 @@ BOMBS = {
     ),
     "computing in many processes": Hostile(
         f"{_UNTIMED}for _ in range(8):\n    if os.fork() == 0:\n        while True: pass\n"
-        "time.sleep(60)", "computed for more than 4 s", "imports os", wall=60,
+        "time.sleep(60)", "computed for more than 4 s", "reaches os", wall=60,
     ),
     "computing in processes that come and go": Hostile(
         f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
         "    try: process = os.fork()\n    except OSError: continue\n    if process == 0:\n"
         "        while time.process_time() < 0.03: pass\n        os._exit(0)",
-        "computed for more than 4 s|started more than 200 processes", "imports os",
+        "computed for more than 4 s|started more than 200 processes", "reaches os",
         wall=60,
     ),
     "short processes, one after the other": Hostile(
         f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
         "    try: os.fork() or os._exit(0)\n    except OSError: pass\n    time.sleep(0.001)",
-        "started more than 200 processes", "imports os", wall=60,
+        "started more than 200 processes", "reaches os", wall=60,
         unsecluded="computed for more than 4 s",  # only a namespace counts them
     ),
     "a tensor too large to send": Hostile(
@@ -54,7 +54,7 @@ BOMBS = {
     ),
     "100 MB on the file descriptor": Hostile(
         square(before="import os\nfor _ in range(100): os.write(1, b'x' * (1 << 20))"),
-        FORBIDDEN, "imports os",
+        FORBIDDEN, "reaches os",
     ),
     "100 MB of message": Hostile(
         "raise ValueError('x' * 10**8)", r"^the cell raises ValueError: x{1,2000} … \(line 1"

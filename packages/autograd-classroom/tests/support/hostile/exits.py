@@ -13,8 +13,8 @@ EXITS = {
     "sys.exit in backward": Hostile(
         square(backward="raise SystemExit(0)"), r"`backward` calls `exit\(\)`"
     ),
-    "os._exit at import": Hostile("import os\nos._exit(0)", _ENDED, "imports os"),
-    "os._exit in forward": Hostile(square("import os; os._exit(0)"), _ENDED, "imports os"),
+    "os._exit at import": Hostile("import os\nos._exit(0)", _ENDED, "reaches os"),
+    "os._exit in forward": Hostile(square("import os; os._exit(0)"), _ENDED, "reaches os"),
     "os._exit in backward": Hostile(square(backward="import os; os._exit(0)"), _ENDED),
     "an interrupt": Hostile("raise KeyboardInterrupt", _ENDED),
     "an interrupt in forward": Hostile(square("raise KeyboardInterrupt"), _ENDED),
@@ -27,7 +27,7 @@ EXITS = {
         unsecluded=_KILLED,
     ),
     "stopping the process group": Hostile(
-        "import os\nos.killpg(0, 19)\nos._exit(0)", _ENDED, "imports os",
+        "import os\nos.killpg(0, 19)\nos._exit(0)", _ENDED, "reaches os",
         unsecluded="the code did not answer within 8 s",
     ),
     "killing all": Hostile(

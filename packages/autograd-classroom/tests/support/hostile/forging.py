@@ -54,7 +54,7 @@ _NO_TENSORS = "the answer holds no tensors"
 FORGING = {
     "bytes everywhere": Hostile(
         "import os\nfor fd in range(3, 60):\n    try: os.write(fd, b'{\"passed\": true}' * 9)\n"
-        "    except OSError: pass", "the answer is longer than 1 MiB", "imports os",
+        "    except OSError: pass", "the answer is longer than 1 MiB", "reaches os",
     ),
     "a claim to have passed": _sends(f"{_RUNS}send({{'status': 'passed'}})", _NO_TENSORS),
     "a hundred frames more": _sends(f"for _ in range(100): {_BEGUN}", _NO_TENSORS),

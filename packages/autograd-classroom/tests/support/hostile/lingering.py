@@ -16,7 +16,7 @@ LINGERING = {
     ),
     "a daemon": Hostile(
         square(before="import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(99)"),
-        FORBIDDEN, "imports os",
+        FORBIDDEN, "reaches os",
     ),
     "files": Hostile(
         square(before="for place in ('/tmp', '/dev/shm'):\n"

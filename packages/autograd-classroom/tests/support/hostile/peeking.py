@@ -59,7 +59,7 @@ PEEKING = {
         "for folder, _, files in (each for place in places for each in os.walk(place)):\n"
         "    found += [f for f in files if 'lesson_01_template' in folder\n"
         "              or f in ('catalogue.py', 'hints.py', 'soft_rank.py', 'index.json')]",
-        "imports os",
+        "reaches os",
     ),
     "modules that are loaded": _finds(
         "import sys\nfound = [m for n, m in sys.modules.items() if 'autograd_course' in n\n"

@@ -10,7 +10,7 @@ _CLOSED = "PermissionError"  # other processes are visible but cannot be read
 
 def _reads(path: object, unsecluded: str = "") -> Hostile:
     source = f"import os\npath = {str(path)!r}\n(os.listdir if os.path.isdir(path) else open)(path)"
-    return Hostile(source, _NOT_THERE, "imports os", unsecluded=unsecluded)
+    return Hostile(source, _NOT_THERE, "reaches os", unsecluded=unsecluded)
 
 
 SPYING = {
