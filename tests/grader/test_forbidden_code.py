@@ -61,6 +61,7 @@ FORBIDDEN = {
     "uses tofile": "def f(a): a.tofile('x')",
     "rv_continuous, which lets": "import scipy.stats\nBase = [scipy.stats.rv_continuous]",
     "uses call_method, ": "def f(program): program.graph.call_method('real')",
+    "sets node.name, ": "def f(graph):\n    for node in graph.nodes: node.name = 'real'",
     "imports torch.fx, ": "import torch.fx",
     "uses torch.export.export, but this exercise": "import torch\ntorch.export.export(1, ())",
     "sets node.target, ": "def f(node): node.target = 'real'",

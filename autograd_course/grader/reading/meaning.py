@@ -60,6 +60,7 @@ class Meaning:
     """
 
     is_whole: bool = True  # whether the cells contain all code of the answer
+    reads_nodes: bool = False  # whether the cells read the nodes of a graph of torch.fx
     runs_annotations: bool = False  # whether the cells may run string annotations as code
 
     # Names
@@ -483,6 +484,8 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.inspected.add(id(value))
         case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
             found.inspected.add(id(value))
+        case ast.Attribute(attr="nodes" | "find_nodes"):
+            found.reads_nodes = True
         case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
             found.shown.add(id(owner))
         case ast.Attribute(attr="exercises", value=ast.Attribute(attr="ops") as owner):

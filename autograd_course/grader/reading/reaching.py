@@ -508,8 +508,10 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     is_described = attribute in tables.DESCRIBING and id(owner) not in names.late
     if is_described and isinstance(owner, ast.Name) and owner.id in names.defined | names.bound:
         return
-    special = attribute in tables.OF_NODES or (
-        attribute.startswith("__") and attribute not in tables.DESCRIBING
+    special = (
+        attribute in ("kwargs", "target")
+        or (names.reads_nodes and attribute in tables.OF_NODES)
+        or (attribute.startswith("__") and attribute not in tables.DESCRIBING)
     )
     if special or (origins and all(_holds_library(each, names) for each in origins)):
         what = f"{ast.unparse(owner)}.{name}"

@@ -148,8 +148,9 @@ REACHING = {
     "graph_copy", "graph_module", "inserting_after", "inserting_before", "node_copy",
     "placeholder", "set_codegen", "update_kwarg", "_update_args_kwargs",
 }  # fmt: skip
-# If code sets these attributes of a node of torch.fx, they become source code that runs.
-OF_NODES = {"kwargs", "target"}
+# If code sets these attributes of a node of torch.fx, they become source code that runs, and so do
+# "kwargs" and "target".
+OF_NODES = {"args", "name", "op", "type"}
 # These functions and methods use memory that no operation of PyTorch has created.
 OF_MEMORY = {"frombuffer", "resize_", "set_", "untyped_storage"}
 # Methods that write and read files
