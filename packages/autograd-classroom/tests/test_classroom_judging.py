@@ -21,7 +21,7 @@ from autograd_classroom.protocol.wire import pack, unpack
 from autograd_classroom.sandbox import Limits, Trusted, choose
 from autograd_classroom.sandbox.backend import NoSandboxError
 from autograd_classroom.sandbox.running import Sandbox
-from autograd_doctor.evidence import RANDOM, Evidence
+from autograd_doctor.evidence import RANDOM, Cotangent, Evidence
 from autograd_doctor.extension import collect_evidence
 from sampling import first_rows
 from submissions import IMPORTS, WRONG_SQUARES, square
@@ -338,6 +338,13 @@ LIES = {
     "no pieces": lambda: Frame({}, pack(())),
     "a number for an output": lambda: lied(lambda e: (replace(e[0], parameters=(1,)),)),
     "other inputs": lambda: lied(lambda e: (replace(e[0], inputs=(INPUTS[0] * 0,)),)),
+    "keys with the same hash": lambda: lied(
+        lambda e: (with_vjps(e[0], {k * (2**61 - 1): () for k in range(99)}),)
+    ),
+    "cotangents with the same hash": lambda: lied(
+        lambda e: (with_vjps(e[0], {Cotangent("single", k << 40): () for k in range(99)}),)
+    ),
+    "a long header": lambda: Frame({}, pack(" " * (9 << 20))),
     "no gradients": lambda: lied(lambda e: (with_vjps(e[0], {}),)),
     "gradients left out": lambda: lied(
         lambda e: (with_vjps(e[0], {RANDOM: e[0].values.vjps[RANDOM]}),)

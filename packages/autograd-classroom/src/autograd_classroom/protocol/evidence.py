@@ -11,6 +11,7 @@ REPAIR = "repair"  # the evidence key for a repair
 ALSO = "also"  # the evidence key for other rules broken by a wrong answer
 WARNINGS = "warnings"  # the evidence key for the doctor's warnings about an answer that passed
 _DEEPEST = 6  # maximum nesting depth; the matrices in a picture need four levels
+_LARGEST = 1 << 64  # a larger integer does not fit into a tensor, and perhaps not into a float
 _LONGEST = 20_000  # maximum number of characters in a string; a line of code can be long
 
 
@@ -39,7 +40,9 @@ def _text(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     """Return whether a value is ``None``, a number, or a string such as ``"nan"``."""
-    return value is None or isinstance(value, int | float) or _text(value)
+    if isinstance(value, int):
+        return abs(value) <= _LARGEST
+    return value is None or isinstance(value, float) or _text(value)
 
 
 def _value(value: Any) -> bool:
@@ -52,7 +55,7 @@ def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _given(value: Any) -> bool:

@@ -10,12 +10,12 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import safetensors.torch
 import torch
 from autograd_doctor import evidence as schema
-from autograd_doctor.evidence import Evidence
+from autograd_doctor.evidence import Cotangent, Evidence
 from torch import Tensor
 
 _RECORDS: Mapping[str, type[Any]] = {
@@ -31,6 +31,9 @@ _DTYPES = {
     torch.uint64: "U64", torch.uint32: "U32", torch.uint16: "U16", torch.uint8: "U8",
     torch.bool: "BOOL", torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
 }  # fmt: skip
+_KINDS = get_args(get_type_hints(Cotangent)["kind"])
+_MOST_KEYS = 1 << 20
+_LONGEST_HEADER = 8 << 20  # bytes; the header is much longer in memory
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -77,8 +80,10 @@ def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 def unpack(data: bytes) -> Any:
     """Return the data that :func:`pack` packed. Raises ``ValueError`` for other bytes."""
     try:
-        tensors = safetensors.torch.load(data)
         length = int.from_bytes(data[:8], "little")
+        if length > _LONGEST_HEADER:
+            raise ValueError(f"the header has more than {_LONGEST_HEADER >> 20} MiB")
+        tensors = safetensors.torch.load(data)
         header = json.loads(data[8 : 8 + length])
         return _built(json.loads(header["__metadata__"]["evidence"]), tensors)
     except Exception as error:
@@ -130,8 +135,21 @@ def _built(data: Any, tensors: dict[str, Tensor]) -> Any:
         items = [_built(item, tensors) for item in data["items"]]
         return items if data["list"] else tuple(items)
     if "entries" in data:
-        return {_built(key, tensors): _built(item, tensors) for key, item in data["entries"]}
+        return {_key(key): _built(item, tensors) for key, item in data["entries"]}
     return data["other"]
+
+
+def _key(data: Any) -> Any:
+    """Return a dictionary key. Raises ``ValueError`` for a key that evidence does not contain.
+
+    Untrusted code could choose integers with the same hash, which make a dictionary slow.
+    """
+    key = _built(data, {})
+    whole = key.output if isinstance(key, Cotangent) else key
+    named = isinstance(key, str) or (isinstance(key, Cotangent) and key.kind in _KINDS)
+    if named and (isinstance(whole, str) or (type(whole) is int and abs(whole) < _MOST_KEYS)):
+        return key
+    raise ValueError("a key is neither a text nor a cotangent")
 
 
 def _shown(value: Any) -> str:
