@@ -28,6 +28,20 @@ BOMBS = {
         "        x = bytearray(b'1') * (100 << 20)\n        time.sleep(60)\ntime.sleep(60)",
         "more than the 400 MiB of memory",
     ),
+    "memory in processes whose first thread has ended": Hostile(
+        "import ctypes, os, threading, time\ndef hold():\n"
+        "    x = bytearray(b'1') * (200 << 20)\n    time.sleep(60)\nfor _ in range(4):\n"
+        "    if os.fork() == 0:\n        threading.Thread(target=hold).start()\n"
+        "        ctypes.CDLL(None).syscall(60, 0)\ntime.sleep(60)",
+        "more than the 400 MiB of memory|itself was stopped", wall=60, seconds=5.0,
+    ),
+    "memory in other programs": Hostile(
+        "import os, sys, time\ncode = 'import time; x = bytearray(b\"1\") * (90 << 20); "
+        "time.sleep(60)'\n"
+        "for _ in range(10):\n    if os.fork() == 0:\n"
+        "        os.execv(sys.executable, ['python', '-I', '-S', '-c', code])\ntime.sleep(60)",
+        "more than the 400 MiB of memory", wall=60, seconds=5.0,
+    ),
     "computing in many processes": Hostile(
         f"{_UNTIMED}for _ in range(8):\n    if os.fork() == 0:\n        while True: pass\n"
         "time.sleep(60)", "computed for more than 4 s", "reaches os", wall=60,

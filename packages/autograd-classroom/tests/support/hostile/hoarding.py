@@ -76,6 +76,10 @@ HOARDING = {
         "    called('syscall', 248, b'user', name, bytes(100), 100, -2)"
     ),
     "io_uring": _takes("held.append(called('syscall', 425, 8, ctypes.create_string_buffer(200)))"),
+    "events of files": _takes("held.append(called('inotify_init1', 0))"),
+    "a queue of reads": _takes(
+        "called('syscall', 206, 60000, ctypes.byref(ctypes.c_uint64(0)))"
+    ),
     "a user namespace": _takes("called('unshare', 0x10020000)\nbreak"),
     "a process in a user namespace": _takes(
         "called('syscall', 56, 0x10000011, 0, 0, 0, 0) or os._exit(0)\nbreak"

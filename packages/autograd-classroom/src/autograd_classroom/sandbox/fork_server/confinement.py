@@ -35,9 +35,9 @@ def leave() -> None:
 def settle(limits: Limits) -> None:
     """Mount the writable folders, hide ``/proc``, and then give up all privileges."""
     kernel.mounts_are_private()
-    room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
-    kernel.mount_memory("/tmp", room)
-    kernel.mount_memory("/dev/shm", room)
+    shared = limits.disk // 8
+    for place, size in (("/tmp", limits.disk - shared), ("/dev/shm", shared)):
+        kernel.mount_memory(place, f"size={size},nr_inodes={limits.files},mode=0700")
     # The kernel allows a new /proc only if all of the old one is visible. A child needs neither.
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
     kernel.leave_keyring()

@@ -39,7 +39,8 @@ _MACHINES = {
             "memfd_create": 319, "shmget": 29, "msgget": 68, "semget": 64, "mq_open": 240,
             "socket": 41, "socketpair": 53, "vmsplice": 278, "add_key": 248, "request_key": 249,
             "keyctl": 250, "unshare": 272, "setns": 308, "personality": 135, "userfaultfd": 323,
-            "bpf": 321, "perf_event_open": 298,
+            "bpf": 321, "perf_event_open": 298, "inotify_init": 253, "inotify_init1": 294,
+            "fanotify_init": 300, "io_setup": 206,
         },
     ),
     "aarch64": _Machine(
@@ -48,7 +49,8 @@ _MACHINES = {
             "memfd_create": 279, "shmget": 194, "msgget": 186, "semget": 190, "mq_open": 180,
             "socket": 198, "socketpair": 199, "vmsplice": 75, "add_key": 217, "request_key": 218,
             "keyctl": 219, "unshare": 97, "setns": 268, "personality": 92, "userfaultfd": 282,
-            "bpf": 280, "perf_event_open": 241,
+            "bpf": 280, "perf_event_open": 241, "inotify_init1": 26, "fanotify_init": 262,
+            "io_setup": 0,
         },
     ),
 }  # fmt: skip

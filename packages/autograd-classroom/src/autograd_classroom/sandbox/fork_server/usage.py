@@ -17,6 +17,7 @@ from pathlib import Path
 from autograd_classroom.sandbox.limits import Limits
 
 _SECOND = os.sysconf("SC_CLK_TCK")
+_FORK_WITHOUT_EXEC = 0x40  # a flag of the kernel
 _HELD = ("RssAnon:", "RssShmem:", "HugetlbPages:")
 
 
@@ -26,30 +27,46 @@ class _Process:
     own: float  # seconds of CPU time
     waited: float  # CPU time of ended children that it has waited for
     began: int
+    is_fork: bool  # whether it has not executed another program
 
 
 class Meter:
     """The total resource usage of this process's descendants since the meter was created.
 
-    Each descendant shares ``template`` bytes with the template, so only its other memory counts.
+    A fork shares ``template`` bytes with the template, so only its other memory counts. A process
+    that has executed another program can fork, too. Such a fork has not mapped the template's
+    libraries, or it appears only after the other program has run for a while.
     """
 
     def __init__(self, template: int) -> None:
         self._template = template
+        self._libraries = _libraries(_status(os.getpid()))
+        self._shares: dict[tuple[int, int], bool] = {}  # with the template, for each process
+        self._executed = False  # whether some process has executed another program
         self._own: dict[tuple[int, int], float] = {}  # includes processes that have ended
         self.memory, self.cpu, self.started = 0, 0.0, 0
 
     def look(self) -> None:
         """Take one sample of every process."""
         seen = {number: found for number in _numbers() if (found := _read(number))}
-        below = list(_below(os.getpid(), seen))
+        below = sorted(_below(os.getpid(), seen), key=lambda number: seen[number].began)
         status = [_status(number) for number in below]
+        for number, lines in zip(below, status, strict=True):
+            shares = not self._executed and _libraries(lines) >= self._libraries
+            self._shares.setdefault((number, seen[number].began), shares)
+        self._executed |= not all(seen[number].is_fork for number in below)
         self._own |= {(number, seen[number].began): seen[number].own for number in below}
         waited = sum(seen[number].own + seen[number].waited for number in below)
         self.cpu = max(self.cpu, waited, sum(self._own.values()))
-        beyond = sum(max(0, _held(lines) - self._template) for lines in status)
-        self.memory = max(self.memory, beyond)
+        beyond = (
+            max(0, _held(lines) - (self._template if self._is_shared(number, seen) else 0))
+            for number, lines in zip(below, status, strict=True)
+        )
+        self.memory = max(self.memory, sum(beyond))
         self.started = max([self.started, *map(_inner_number, status)])
+
+    def _is_shared(self, number: int, seen: Mapping[int, _Process]) -> bool:
+        return seen[number].is_fork and self._shares[number, seen[number].began]
 
     def over(self, limits: Limits) -> str:
         """Return the name of a limit that the total usage exceeds, or an empty string."""
@@ -67,6 +84,11 @@ def held_by(process: int) -> int:
 
 def _held(status: list[str]) -> int:
     return sum(int(line.split()[1]) * 1024 for line in status if line.startswith(_HELD))
+
+
+def _libraries(status: list[str]) -> int:
+    """Return the size of the libraries that a process has mapped, in KiB."""
+    return next((int(line.split()[1]) for line in status if line.startswith("VmLib:")), 0)
 
 
 def _inner_number(status: list[str]) -> int:
@@ -93,12 +115,27 @@ def _read(process: int) -> _Process | None:
     fields = stat.rpartition(")")[2].split()  # the preceding name may contain any character
     user, system, waited, waited_system = map(int, fields[11:15])
     own, others = (user + system) / _SECOND, (waited + waited_system) / _SECOND
-    return _Process(int(fields[1]), own, others, int(fields[19]))
+    is_fork = bool(int(fields[6]) & _FORK_WITHOUT_EXEC)
+    return _Process(int(fields[1]), own, others, int(fields[19]), is_fork)
 
 
 def _status(process: int) -> list[str]:
+    """Return the kernel's report on a process.
+
+    If the first thread has ended, only the reports on the other threads contain the memory.
+    """
+    lines = _lines(Path(f"/proc/{process}/status"))
+    if lines and not any(line.startswith(_HELD) for line in lines):
+        for thread in Path(f"/proc/{process}/task").glob("*/status"):
+            other = _lines(thread)
+            if any(line.startswith(_HELD) for line in other):
+                return other
+    return lines
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        return Path(f"/proc/{process}/status").read_text(errors="replace").splitlines()
+        return path.read_text(errors="replace").splitlines()
     except OSError:
         return []
 
