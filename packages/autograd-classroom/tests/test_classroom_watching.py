@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,6 @@ def test_each_change_is_reported_once_and_only_when_the_folder_is_at_rest(
     """A file that grows from look to look is not read before it is complete."""
     upload = iter([b"a", b"ab", b"abc"])
 
-    class NothingMoreError(Exception): ...
-
     looks = 0
 
     def sleep(_: float) -> None:
@@ -79,6 +78,56 @@ def test_each_change_is_reported_once_and_only_when_the_folder_is_at_rest(
 
     assert seen[-1] == b"abc"
     assert len(seen) == len(set(seen)) <= 2
+
+
+CHANGING: dict[str, Callable[[Path, int], object]] = {
+    "a log": lambda root, look: (root / "train.log").write_text("x" * look),
+    "a link to a report": lambda root, look: (root.parent / "class.html").write_text("x" * look),
+}
+
+
+@pytest.mark.parametrize("what", CHANGING)
+def test_what_is_no_answer_may_change_all_the_time(
+    what: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "notes.html").symlink_to(root.parent / "class.html")
+    looks = count(1)
+
+    def sleep(_: float) -> None:
+        CHANGING[what](root, look := next(looks))
+        if look == 5:
+            hand_in(root, "ann", "first")
+        if look > 20:
+            raise NothingMoreError
+
+    monkeypatch.setattr(watching.time, "sleep", sleep)
+    seen = []
+    with suppress(NothingMoreError):
+        for _ in arrivals(root):
+            seen.append((root / "ann.ipynb").exists())
+
+    assert seen.count(True) == 1
+
+
+def test_an_answer_that_keeps_changing_keeps_nobody_waiting_for_long(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_PATIENCE", 0.0)
+    looks = count(1)
+
+    def sleep(_: float) -> None:
+        hand_in(root, "eve", f"version {(look := next(looks))}")
+        if look > 20:
+            raise NothingMoreError
+
+    monkeypatch.setattr(watching.time, "sleep", sleep)
+    with suppress(NothingMoreError):
+        seen = [*zip(range(5), arrivals(root), strict=False)]
+
+    assert len(seen) == 5
+
+
+class NothingMoreError(Exception): ...
 
 
 # What is graded then

@@ -22,6 +22,7 @@ from autograd_course.index import INDEX, Entry
 
 INTERVAL = 0.05  # seconds between two checks of the folder
 SETTLING = 0.04  # seconds between a change and the next check
+_PATIENCE = 2.0  # seconds to wait for a folder in which files keep changing
 _REST = 4  # wait at least this multiple of the time that a check takes
 
 
@@ -29,19 +30,22 @@ def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
     """Yield at the start, and then each time after files have been added, changed or removed.
 
     A program may write a file in several steps, so a change counts only after two checks in a row
-    have found the folder in the same state. The checks use ``stat``, because change notifications
+    have found the folder in the same state, or if the folder has kept changing for a while. The
+    checks use ``stat``, because change notifications
     do not work on network drives or in containers. In a large folder or on a slow drive, where a
     check takes longer, the checks are less frequent.
     """
     graded: Listing | None = None
     last: Listing | None = None
+    changed = 0.0  # when the first change that has not been graded was seen
     while True:
         began = time.monotonic()
         now = listing(root)
         rest = _REST * (time.monotonic() - began)
         settled, last = now == last, now
-        if settled and now != graded:
-            graded = now
+        changed = began if now == graded or not changed else changed
+        if now != graded and (settled or began - changed > _PATIENCE):
+            graded, changed = now, 0.0
             yield
         else:
             time.sleep(max(rest, interval if settled else min(interval, SETTLING)))

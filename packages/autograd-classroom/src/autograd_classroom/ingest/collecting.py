@@ -105,13 +105,18 @@ Listing = Mapping[str, tuple[int, int, int]]
 
 
 def listing(root: Path) -> Listing:
-    """Map the path of each file in a folder, or of a single file, to its time, size and inode."""
+    """Map the path of each file in a folder, or of a single file, to its time, size and inode.
+
+    A file that cannot contain answers, such as a log, may grow all the time, so map it to zeros.
+    """
     names = [os.path.join(folder, name) for folder, _, files in os.walk(root) for name in files]
     found: dict[str, tuple[int, int, int]] = {}
     for name in names or [str(root)]:
         with suppress(OSError):  # the file has just been removed
-            seen = os.stat(name)
-            found[name] = seen.st_mtime_ns, seen.st_size, seen.st_ino
+            seen = os.stat(name, follow_symlinks=False)
+            counts = is_interesting(os.path.basename(name)) or is_download(os.path.basename(name))
+            told = seen.st_mtime_ns, seen.st_size, seen.st_ino
+            found[name] = told if counts else (0, 0, 0)
     return found
 
 
@@ -133,7 +138,7 @@ def ignored(root: Path) -> list[str]:
     taken = set(_tops(root))
     return [
         printable(path.name)
-        for path in sorted(root.iterdir())
+        for path in _children(root)
         if path.is_file() and path not in taken and not is_skipped(path.name)
     ]
 
@@ -170,13 +175,13 @@ def _tops(root: Path) -> Iterator[Path]:
         if is_interesting(root.name):
             yield root
         return
-    for path in sorted(root.iterdir()):
+    for path in _children(root):
         is_folder = path.is_dir() and not path.is_symlink()
         if is_skipped(path.name) and not (is_folder and _is_hidden_student(path)):
             continue
-        if is_folder and (path / REPORTS_MARK).is_file():
+        if is_folder and os.path.isfile(path / REPORTS_MARK):
             continue  # the reports of an earlier run
-        if is_folder and _is_of_many(path.name):
+        if is_folder and _is_of_many(path.name) and os.access(path, os.R_OK | os.X_OK):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or is_interesting(path.name) or is_download(path.name):
             yield path
@@ -186,7 +191,15 @@ def _is_hidden_student(folder: Path) -> bool:
     """Return whether a hidden folder may contain answers and does not belong to a tool."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
-    return any(is_interesting(name) for name in os.listdir(folder))
+    return any(is_interesting(path.name) for path in _children(folder))
+
+
+def _children(folder: Path) -> list[Path]:
+    """Return the sorted contents of a folder, or nothing if it cannot be read."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _is_of_many(name: str) -> bool:
