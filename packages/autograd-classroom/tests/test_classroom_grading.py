@@ -21,6 +21,7 @@ from autograd_classroom import classwork
 from autograd_classroom.classwork import grade
 from autograd_classroom.gradebook import Gradebook, Run, Score
 from autograd_classroom.grading import cluster
+from autograd_classroom.grading import pool as pool_module
 from autograd_classroom.grading.choosing import UnknownExercisesError, chosen
 from autograd_classroom.grading.cluster import Cluster
 from autograd_classroom.grading.executor import GradingError, Outcome
@@ -160,6 +161,16 @@ def test_a_worker_that_dies_loses_its_task_which_is_tried_once_more(
     assert Counter(stand.told()) == Counter(sources) + Counter(
         ["this dies once", "this always dies"]
     )
+
+
+def test_a_worker_that_takes_too_long_loses_its_task(
+    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "_LONGEST", 0.5)
+    with closing(Pool(1, Stand(str(tmp_path), pause=60.0), start=start)) as pool:
+        (outcome,) = pool(iter([task("a")]))
+
+    assert outcome.said is None
 
 
 def test_where_every_worker_dies_the_run_stops(stand: Stand, start: Start) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _METHODS = multiprocessing.get_all_start_methods()
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
+_LONGEST = 1800.0  # seconds for one task; the limits of the sandbox end any answer much earlier
 _PATIENCE = 5.0  # seconds to wait for a worker to exit on its own
 
 
@@ -78,7 +80,7 @@ class Worker:
 
     def give(self, task: Task, tries: int = 1) -> None:
         """Send a task to the process."""
-        self.task, self.tries = task, tries
+        self.task, self.tries, self.until = task, tries, time.monotonic() + _LONGEST
         with contextlib.suppress(OSError):  # if the process has just died, heard() will report it
             self.connection.send_bytes(task.to_json().encode())
 
@@ -88,6 +90,11 @@ class Worker:
             return read(self.connection.recv_bytes().decode())
         except (EOFError, OSError):
             return None
+
+    def end_if_late(self) -> None:
+        """Kill the process if it has worked on its task for too long. The task is then lost."""
+        if time.monotonic() >= self.until:
+            self._process.kill()
 
     def stop(self) -> None:
         """End the process, even if it is still working on a task."""
@@ -164,7 +171,10 @@ class _Workers:
             for task in first:
                 self._begin(busy, task)
             while busy:
-                for connection in wait(list(busy)):
+                ready = wait(list(busy), min(it.until for it in busy.values()) - time.monotonic())
+                for worker in () if ready else list(busy.values()):
+                    worker.end_if_late()
+                for connection in ready:
                     outcome = self._turn(busy, busy[connection], tasks)
                     if outcome is not None:
                         lost = lost + 1 if outcome.said is None else 0
