@@ -30,10 +30,10 @@ def arrivals(root: Path, interval: float = INTERVAL) -> Iterator[None]:
     """Yield at the start, and then each time after files have been added, changed or removed.
 
     A program may write a file in several steps, so a change counts only after two checks in a row
-    have found the folder in the same state, or if the folder has kept changing for a while. The
-    checks use ``stat``, because change notifications
-    do not work on network drives or in containers. In a large folder or on a slow drive, where a
-    check takes longer, the checks are less frequent.
+    have found the folder in the same state. If the folder keeps changing, wait for a limited time.
+    The checks use ``stat``, because change notifications do not work on network drives or in
+    containers. In a large folder or on a slow drive, where a check takes longer, the checks are
+    less frequent.
     """
     graded: Listing | None = None
     last: Listing | None = None
