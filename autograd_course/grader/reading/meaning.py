@@ -611,7 +611,7 @@ def _kept_by_classes(
 
 
 def _changes_itself(node: ast.ClassDef) -> bool:
-    """Return whether a method other than the first one changes an object of the class."""
+    """Return whether a method other than the constructor changes an object of the class."""
     for method in node.body:
         if not isinstance(method, ast.FunctionDef) or method.name in ("__init__", "__post_init__"):
             continue
