@@ -136,10 +136,10 @@ def _match_graph(comparison: Comparison) -> Match | None:
     "transforms",
     "error",
     "torch.func.vmap and a loop give different results",
-    hint="If the class sets `generate_vmap_rule = True`, use only PyTorch operations on tensors, "
-    "or remove this line if you do not need `vmap`. In your own `vmap`, move the batch dim of each "
-    "tensor to the front. The entry in `in_dims` says where it is, or is None if the tensor has no "
-    "batch dim. Return the position of the batch dim in the outputs as `out_dims`.",
+    hint="In `vmap`, move the batch dim of each tensor to the front. The entry in `in_dims` says "
+    "where it is, or is None if the tensor has no batch dim. Return the position of the batch dim "
+    "in the outputs as `out_dims`. If you set `generate_vmap_rule`, use only PyTorch operations on "
+    "tensors, or remove this line if you do not need `vmap`.",
     lesson="11_torch_func",
     after=(*FIRST_ORDER, "layout"),
 )
