@@ -101,9 +101,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
     for vjp, (factor, law) in MULTIPLES.items():
         for slot, (once, got) in enumerate(zip(b[RANDOM], b[vjp], strict=True)):
             wanted = None if once is None else factor * once
-            if wanted is not None and not bool(torch.isfinite(wanted).all()):
-                continue
-            if not _agree(evidence, vjp, got, wanted):
+            if not _agree(evidence, vjp, *_finite(got, wanted)):
                 times = f"{factor:g} · grad_output"
                 return _seen(evidence, slot, law, times, (once, got, wanted))
     for slot, (once, other, got) in enumerate(zip(b[RANDOM], b[OTHER], b[SUM], strict=True)):
@@ -144,6 +142,17 @@ MULTIPLES = {
         f"`{{name}}` by {LARGE_FACTOR:g}.",
     ),
 }
+
+
+def _finite(got: Tensor | None, wanted: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return copies of two gradients with zeros where ``wanted`` is not finite.
+
+    A multiple of a large gradient can overflow, so a comparison there proves nothing.
+    """
+    if got is None or wanted is None:
+        return got, wanted
+    known = torch.isfinite(wanted)
+    return torch.where(known, got, 0), torch.where(known, wanted, 0)
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
