@@ -238,7 +238,7 @@ WORDS = {
         ["grade", "diary"], NOT_DONE, "there is nothing to grade in diary"),
     "a scheduler without a port": (
         ["grade", "homework", "--dask", "foo"], NOT_DONE,
-        "foo is no address of a Dask scheduler: write one like tcp://10.0.0.1:8786."),
+        "foo is not the address of a Dask scheduler: write an address such as tcp://10.0.0.1:8786."),
     "nbgrader in a file": (
         ["nbgrader", "diary"], NOT_DONE, "diary is a file: name a new folder."),
     "an autograder without a suffix": (
@@ -311,7 +311,7 @@ def test_an_unread_file_of_a_student_on_the_roster_is_a_problem(folder: Path) ->
     grades = (folder.parent / "homework-grades" / "grades.csv").read_text(encoding="utf-8-sig")
 
     assert result.exit_code == NOT_DONE
-    assert "willi_01_template.docx: it is no notebook, script or zip file" in said(result)
+    assert "willi_01_template.docx: it is not a notebook, a script or a zip file" in said(result)
     assert "ignored: ann_01_template.docx, notes.txt." in said(result)
     assert "1 student of the roster handed in nothing: Dora." in said(result)
     assert [line for line in grades.splitlines() if line.startswith("willi,")] == [

@@ -175,7 +175,7 @@ def test_an_answer_is_shown_with_all_that_a_decision_needs(server: Review) -> No
 
 
 def test_a_page_without_an_answer_says_so(server: Review, path: Path) -> None:
-    assert "There is no answer to this exercise." in answer(server, "eve", SQUARE)
+    assert "The student has not answered this exercise." in answer(server, "eve", SQUARE)
     with Gradebook(path) as book:
         handed_in(book, "dan", HALF)
     assert "This answer is not graded yet." in answer(server, "dan", SQUARE)

@@ -82,7 +82,7 @@ def _outcome(task: Task, future: Any, address: str) -> Outcome:
 def _connected(address: str) -> Iterator[Any]:
     if not _ADDRESS.fullmatch(address):  # Dask would wait, and print a traceback
         raise GradingError(
-            f"{address} is no address of a Dask scheduler: write one like tcp://10.0.0.1:8786."
+            f"{address} is not the address of a Dask scheduler: write an address such as tcp://10.0.0.1:8786."
         )
     try:
         from distributed import Client

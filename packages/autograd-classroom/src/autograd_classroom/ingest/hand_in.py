@@ -112,7 +112,7 @@ def _of_absent_students(
     people = matched([*students, *owners.values()], roster)
     present = {people.get(student) for student in students}
     return [
-        Rejected(student, name, "it is no notebook, script or zip file")
+        Rejected(student, name, "it is not a notebook, a script or a zip file")
         for name, student in owners.items()
         if student in people and people[student] not in present
     ]

@@ -22,7 +22,7 @@ _NOT_OURS = (
     "The grader failed, and your answer is not the cause. Your instructor can grade it again."
 )
 _NOT_YET = "This answer is not graded yet."
-_NONE = "There is no answer to this exercise."
+_NONE = "The student has not answered this exercise."
 
 
 @dataclass(frozen=True)
