@@ -509,8 +509,8 @@ def _set(owner: ast.expr, name: str, names: Meaning) -> Iterator[_SAYS]:
     if is_described and isinstance(owner, ast.Name) and owner.id in names.defined | names.bound:
         return
     special = (
-        attribute in ("kwargs", "target")
-        or (names.reads_nodes and attribute in tables.OF_NODES)
+        attribute in tables.OF_NODES
+        or (names.reads_nodes and attribute in tables.ALSO_OF_OTHERS)
         or (attribute.startswith("__") and attribute not in tables.DESCRIBING)
     )
     if special or (origins and all(_holds_library(each, names) for each in origins)):

@@ -148,9 +148,9 @@ REACHING = {
     "graph_copy", "graph_module", "inserting_after", "inserting_before", "node_copy",
     "placeholder", "set_codegen", "update_kwarg", "_update_args_kwargs",
 }  # fmt: skip
-# If code sets these attributes of a node of torch.fx, they become source code that runs, and so do
-# "kwargs" and "target".
-OF_NODES = {"args", "name", "op", "type"}
+# If code sets these attributes of a node of torch.fx, they become source code that runs.
+OF_NODES = {"kwargs", "target"}
+ALSO_OF_OTHERS = {"args", "name", "op", "type"}  # count only if code reads nodes
 # These functions and methods use memory that no operation of PyTorch has created.
 OF_MEMORY = {"frombuffer", "resize_", "set_", "untyped_storage"}
 # Methods that write and read files
