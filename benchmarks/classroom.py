@@ -5,18 +5,19 @@
 Each student hands in the notebook of lesson 01 with a different answer to "square". A third of the
 answers are wrong. No two answers are the same program, so our grader reuses no verdict. In a second
 class, the answers differ only in the names of variables, as short answers in a real class often do.
-There, our grader judges only the wrong answers and one or two of the right ones. ``nbgrader
-autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in its own
-process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6 students
-in our sandbox and 2 with each of the others, and extrapolates the times of the others. The peak is
-the largest amount of memory that all processes together use at any time. Computing time is the user
-and system time of the whole machine, so nothing else should run at the same time.
+There, our grader judges each program only once or twice, and all answers that are this program get
+the verdict with their own names. ``nbgrader autograde`` executes the notebooks in kernels;
+``otter run`` executes each notebook in its own process (``otter grade`` needs Docker). Both also
+grade only "square". A quick run grades 6 students in our sandbox and 2 with each of the others, and
+extrapolates the times of the others. The peak is the largest amount of memory that all processes
+together use at any time. Computing time is the user and system time of the whole machine, so
+nothing else should run at the same time.
 
     python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
 
 grades classes of these sizes, but only in our sandbox. A third of the answers are right, a third
-are wrong and a third are unchanged stubs. No two have the same code. The result shows how much
-memory and computing time each additional student costs.
+are wrong and a third are stubs with a comment. No two of the right and wrong answers are the same
+program. The result shows how much memory and computing time each additional student costs.
 
     python -m benchmarks.classroom --watch [--students 20]
 

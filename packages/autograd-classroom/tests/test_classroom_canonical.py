@@ -86,6 +86,10 @@ DIFFERENT = {
         square("class A:\n            b = 1\n        return x * A.b"),
         square("class A:\n            c = 1\n        return x * A.b"),
     ),
+    "a name that selects a dim": (
+        square("return x.sum(k)", takes=("ctx, x, k", "ctx, g")),
+        square("return x.sum(dim)", takes=("ctx, x, dim", "ctx, g")),
+    ),
     "a global": (
         square("return k * x", before="k = 1"),
         square("return k * x", before="j = 1"),

@@ -41,7 +41,7 @@ from repository import ROOT
 
 from autograd_course.extraction import Answer
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.verdict import Located, RuleBroken, Verdict
+from autograd_course.grader.verdict import Located, RuleBroken, Verdict, WrongBecause
 from autograd_course.notebook_files import Notebook
 
 pytestmark = pytest.mark.slow
@@ -222,7 +222,10 @@ def hand_in(book: Gradebook, student: str, sources: Sequence[str]) -> None:
 
 
 class Here:
-    """An executor without workers that answers each task at once and remembers it."""
+    """An executor without workers that answers each task at once and remembers it.
+
+    In its verdict, the last word of the code replaces ``NAME``.
+    """
 
     def __init__(self, verdict: Verdict | None = None) -> None:
         self.tasks: list[Task] = []
@@ -232,7 +235,8 @@ class Here:
         for each in tasks:
             assert Task.from_json(each.to_json()) == each
             self.tasks.append(each)
-            said = None if "lost" in each.answer.source else json.loads(told(self.verdict, 0.1))
+            quoted = told(self.verdict, 0.1).replace("NAME", each.answer.source.split()[-1])
+            said = None if "lost" in each.answer.source else json.loads(quoted)
             yield Outcome(each, said)
 
 
@@ -271,33 +275,61 @@ def test_the_same_code_is_judged_once_and_its_verdict_is_everybody_s(path: Path)
         assert {t.answer.student for t in executor.tasks} == {""}, "no worker hears of a student"
 
 
-RENAMED = ("def f():\n    a = 1\n    return a", "def f():\n    b = 1\n    return b  # again")
+WRONG = RuleBroken(Finding("wrong-scale", "error", "half `NAME`", {"line": "return NAME"}, ""))
+NAMED = Located("1", "a", "shared-state", "right", "")
 
 
 @pytest.mark.parametrize(
     ("verdict", "judged"),
     [
-        (None, 1),
-        (Verdict(Located("1", "a", "shared-state", "right", ""), remarks=("calls eval",)), 2),
-        (Verdict(RuleBroken(Finding("wrong-scale", "error", "half `a`", {}, ""))), 2),
+        (Verdict(NAMED), 1),
+        (Verdict(NAMED, remarks=("calls eval on NAME",)), 2),
+        (Verdict(WRONG), 2),
+        (Verdict(WrongBecause("`NAME` took too long")), 4),
     ],
-    ids=["passed", "passed with a remark", "wrong"],
+    ids=["passed", "passed with a remark", "wrong", "wrong without a rule"],
 )
-def test_the_same_program_with_other_names_passes_without_a_second_run(
-    path: Path, verdict: Verdict | None, judged: int
+def test_the_same_program_with_other_names_shares_a_verdict_that_quotes_its_own_names(
+    path: Path, verdict: Verdict, judged: int
 ) -> None:
+    names = {"ann": "a", "bob": "b", "cleo": "long", "dan": "it"}
     with Gradebook(path) as book:
-        for student, source in zip(("ann", "bob"), RENAMED, strict=True):
+        for student, name in names.items():
+            source = f"def f():\n    # my {name}\n    {name} = 1\n    return {name}"
             hand_in(book, student, [source, "own"])
     executor = Here(verdict)
 
     with graded(path, executor) as (book, _):
-        both = [s for s in book.scores() if s.exercise == "square"]
+        found = {s.student: s for s in book.scores() if s.exercise == "square"}
 
     assert [t.answer.exercise for t in executor.tasks].count("square") == judged
-    assert len({s.hash for s in both}) == 2
-    assert len({(s.status, s.message, s.points, s.remarks) for s in both}) == 1
-    assert len({s.seed for s in both}) == judged, "a verdict is recorded with its inputs' seed"
+    assert len({s.hash for s in found.values()}) == 4
+    assert len({s.seed for s in found.values()}) == judged, "a verdict has its inputs' seed"
+    assert len({(s.status, s.rule, s.points) for s in found.values()}) == 1
+    for student, name in names.items():
+        quoted = [found[student].message, *found[student].remarks]
+        assert any(name in text.split() or f"`{name}`" in text for text in quoted) or judged == 1
+        if verdict.finding:
+            assert found[student].evidence["line"] == f"return {name}"
+
+
+def test_answers_that_wait_for_the_same_program_all_get_its_verdict(path: Path) -> None:
+    """Several workers take tasks before the first of them has answered."""
+    names = {"ann": "a", "bob": "b", "cleo": "c", "dan": "d"}
+    with Gradebook(path) as book:
+        for student, name in names.items():
+            hand_in(book, student, [f"def f():\n    {name} = 1\n    return {name}", "own"])
+
+    class Ahead(Here):
+        def __call__(self, tasks: Iterator[Task]) -> Iterator[Outcome]:
+            yield from super().__call__(iter([next(tasks)]))
+            yield from super().__call__(iter([*tasks]))
+
+    with graded(path, executor := Ahead(Verdict(WRONG))) as (book, _):
+        found = [s.message for s in book.scores() if s.exercise == "square"]
+
+    assert len([t for t in executor.tasks if t.answer.exercise == "square"]) == 2
+    assert sorted(found) == ["half `a`", "half `b`", "half `c`", "half `d`"]
 
 
 def test_each_code_has_inputs_of_its_own_in_each_run(path: Path) -> None:
@@ -410,11 +442,11 @@ def begin_run(root: Path, stand: Stand, said: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a folder of submissions. Each one begins with its student's name."""
+    """Return a folder of submissions. Each one is another program, after its student's name."""
     root = tmp_path / "hw"
     root.mkdir()
     for number in range(STUDENTS):
-        own = f"# student{number:02}\n{SQUARE}"
+        own = f"# student{number:02}\nnumber = {number}\n{SQUARE}"
         script = notebook(cell(IMPORTS), cell(own, "square"))
         (root / f"student{number:02}.ipynb").write_bytes(script)
     return root

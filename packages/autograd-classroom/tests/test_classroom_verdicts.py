@@ -6,10 +6,14 @@ python -m benchmarks.classroom_verdicts
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from answers.making import Wrong
+from autograd_classroom.gradebook import Score
+from autograd_classroom.grading.anonymous import anonymous
+from autograd_classroom.grading.task import told
 from autograd_classroom.judge import judged
 from autograd_classroom.pictures import PICTURE, from_data
 from autograd_classroom.sandbox import Trusted, choose
@@ -120,6 +124,43 @@ def test_a_wrong_answer_is_told_by_its_rule(box: Sandbox, wrong: Wrong) -> None:
     assert named(found, wrong), found
 
 
+BUILT_IN = square(
+    backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
+    "    x = x.detach().requires_grad_()\n    return torch.autograd.grad(x**2, x, g)[0]"
+)
+
+
+def score(answer: Answer, verdict: Verdict) -> Score:
+    """Return the record of a verdict, without points."""
+    said = json.loads(told(verdict, 0.0))
+    return Score("", answer.exercise, points=0.0, hash=answer.hash, **said | {
+        "remarks": tuple(said["remarks"])
+    })  # fmt: skip
+
+
+MISTAKES = {
+    "a constant": square(backward="(x,) = ctx.saved_tensors\nreturn 3 * x * g"),
+    "another argument is differentiated": square(backward="(x,) = ctx.saved_tensors\nreturn x"),
+    "an exception": square(backward="(y,) = ctx.saved_tensors\nreturn 2 * y @ g.nothing"),
+    "a name that is not defined": square(backward="(y,) = ctx.saved_tensors\nreturn 2 * x * g"),
+    "a change of the input": square("ctx.save_for_backward(x)\nreturn x.mul_(x)"),
+    "autograd, which is forbidden": BUILT_IN,
+    "a remark": square("ctx.save_for_backward(x)\nexec('')\nreturn x * x"),
+}
+
+
+@pytest.mark.parametrize("source", MISTAKES.values(), ids=MISTAKES)
+def test_an_anonymous_answer_gets_the_same_verdict(box: Sandbox, source: str) -> None:
+    own = of("square", source, "Square")
+    hidden = anonymous(own)
+    assert hidden is not None
+    assert {"x", "g"} & {*hidden.names}
+
+    recorded, shared = (score(it, verdict(box, it)) for it in (own, hidden.answer))
+
+    assert hidden.named(shared, own.hash) == recorded
+
+
 # TorchDynamo inlines methods of the judge's model, and reads the globals that they use.
 SHIPPED = {
     "exported strictly": "torch.export.export(own, (example,), dynamic_shapes=shapes, strict=True)",
@@ -192,10 +233,6 @@ def test_what_the_sandbox_lacks_is_no_fault_of_the_answer(box: Sandbox) -> None:
 
 # What only the child can report
 
-BUILT_IN = square(
-    backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"
-    "    x = x.detach().requires_grad_()\n    return torch.autograd.grad(x**2, x, g)[0]"
-)
 REPLACED = {
     "torch.allclose": "torch.allclose = lambda *a, **k: True",
     "torch.autograd.grad": "torch.autograd.grad = lambda *a, **k: ()",

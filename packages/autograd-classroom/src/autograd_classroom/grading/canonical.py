@@ -2,8 +2,8 @@
 
 Two programs are the same if a one-to-one renaming of their variables makes their syntax trees equal
 (alpha-equivalence). This module renames a variable only if no other code can refer to it by name.
-The variable must be local to a function. Its name must not be the name of anything else, and must
-not appear in a string.
+The variable must be local to a function. Its name must not be the name of anything else, must not
+appear in a string, and must not tell the doctor what the variable is for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import ast
 import builtins
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 
 from autograd_course.extraction import Answer
@@ -23,6 +24,8 @@ _BY_POSITION = ("forward", "backward", "setup_context", "jvp", "vmap")
 _SHOWING = {
     "__doc__", "__exit__", "exc_info", "inspect", "logging", "signature", "traceback", "warnings",
 }  # fmt: skip
+# The doctor moves the dim of a call if the argument has such a name.
+_OF_DIMS = re.compile("dim|axis|axes")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -36,15 +39,21 @@ def canonical(answer: Answer) -> str | None:
         return None
     try:
         cells = [ast.parse(cell) for cell in answer.cells]
-        _rename(cells)
+        numbers: dict[str, str] = {}
+        for _, node in uses_of_variables(cells):
+            number = numbers.setdefault(name_in(node), str(len(numbers)))
+            setattr(node, "arg" if isinstance(node, ast.arg) else "id", number)
         forms = [ast.dump(cell) for cell in cells]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return hashlib.sha256(json.dumps([answer.exercise, answer.name, forms]).encode()).hexdigest()
 
 
-def _rename(cells: list[ast.Module]) -> None:
-    """Delete the docstrings, and replace the names of local variables by numbers."""
+def uses_of_variables(cells: list[ast.Module]) -> Iterator[tuple[int, ast.arg | ast.Name]]:
+    """Yield each use of a variable that can be renamed, and the number of its cell.
+
+    First delete the docstrings. Raises ``ValueError`` if the code may read its own names.
+    """
     names = _Names()
     for cell in cells:
         names.visit(cell)
@@ -55,12 +64,20 @@ def _rename(cells: list[ast.Module]) -> None:
     text = "\n".join(names.strings)
     fixed = names.fixed.union(dir(builtins))
     # In a class, Python changes names that begin with two underscores.
-    free = {name for name in names.local - fixed if name not in text and "__" not in name}
-    numbers: dict[str, str] = {}
-    for node in (node for cell in cells for node in ast.walk(cell)):
-        field = "arg" if isinstance(node, ast.arg) else "id"
-        if (name := getattr(node, field, None)) in free:
-            setattr(node, field, numbers.setdefault(name, str(len(numbers))))
+    free = {
+        name
+        for name in names.local - fixed
+        if name not in text and "__" not in name and not _OF_DIMS.search(name)
+    }
+    for number, cell in enumerate(cells):
+        for node in ast.walk(cell):
+            if isinstance(node, ast.arg | ast.Name) and name_in(node) in free:
+                yield number, node
+
+
+def name_in(node: ast.arg | ast.Name) -> str:
+    """Return the name of a variable or an argument."""
+    return node.arg if isinstance(node, ast.arg) else node.id
 
 
 class _Names(ast.NodeVisitor):

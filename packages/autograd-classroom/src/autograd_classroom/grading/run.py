@@ -7,8 +7,9 @@ the run judged the same code several times and the results varied, students with
 could get different verdicts.
 
 For the same reasons, an answer passes without a second run if it is the same program as an answer
-that has passed, except for its variable names, comments and layout. Any other verdict may quote
-names and lines, so the run judges these answers one by one.
+that has passed, except for its variable names, comments and layout. The verdict on a wrong answer
+quotes names and lines. After the first answer with a wrong program, the run therefore judges the
+program's anonymous form (see ``grading.anonymous``) once for all answers that have this form.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from autograd_classroom.gradebook import Gradebook, Run, Score
-from autograd_classroom.grading.canonical import canonical
 from autograd_classroom.grading.executor import Executor, GradingError, Outcome
+from autograd_classroom.grading.programs import Programs
 from autograd_classroom.grading.task import Task, seed_for
+from autograd_course.extraction import Answer
 from autograd_course.index import INDEX
 
 _LOST: dict[str, Any] = {
@@ -45,26 +46,23 @@ def work(
     After each verdict, call ``step`` with the verdict and the number of answers that have this
     code. Raises GradingError.
     """
-    passed: dict[str | None, Score] = {}  # the first verdict on each program that has passed
-    programs: dict[str, str | None] = {}  # the program of each piece of code
+    programs = Programs()
 
     def record(score: Score) -> None:
         step(score, book.record_for_all(run, score))
 
     def tasks() -> Iterator[Task]:
         for answer in book.queued():
-            programs[answer.hash] = canonical(answer)
-            if same := passed.get(programs[answer.hash]):
-                record(replace(same, hash=answer.hash, seconds=0.0))
-            else:
-                yield Task(answer, seed_for(run, answer), run.grader)
+            match programs.find(answer):
+                case Score() as score:
+                    record(score)
+                case Answer() as code:
+                    yield Task(code, seed_for(run, code), run.grader)
 
     with closing(executor(tasks())) as outcomes:
         for outcome in outcomes:
-            record(score := _score(outcome))
-            plain = score.status == "passed" and not score.evidence and not score.remarks
-            if plain and (program := programs[score.hash]):
-                passed.setdefault(program, score)
+            for score in programs.verdicts(_score(outcome)):
+                record(score)
 
 
 def _score(outcome: Outcome) -> Score:

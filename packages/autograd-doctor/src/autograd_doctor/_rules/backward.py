@@ -287,15 +287,13 @@ def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
 
 def _why_this_shape(got: Sequence[int], want: Sequence[int], source: str) -> str:
     """Return a hint if ``source`` contains a likely cause of the incorrect shape, else ``""``."""
-    computed_dims = re.search(
-        r"\.sum\((dim=)?(tuple|list|[a-z_]*(dims|axes))\b|\.sum\(\(\)", source
-    )
+    computed_dims = re.search(r"\.sum\((dim=)?(tuple|list|\w*(dims|axes))\b|\.sum\(\(\)", source)
     if not got and want and computed_dims:
         return (
             "An empty tuple of dims makes `sum` add up all elements, and not none of them. Call "
             "`sum` only if there is a dim to sum over, or call `grad.sum_to_size(x.shape)`."
         )
-    if 0 in got and 0 not in want and re.search(r": *-\s*[A-Za-z_]", source):
+    if 0 in got and 0 not in want and re.search(r": *-\s*[^\W\d]", source):
         return (
             "A slice that ends at `-n` is empty if `n` is 0. Compute its end from the front: "
             "`x[n : n + length]`."
