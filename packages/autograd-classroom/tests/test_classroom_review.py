@@ -303,6 +303,7 @@ def test_points_that_are_none_are_told_beside_the_form(
         ("TOKENanswer?student=nobody&exercise=square", {}, 404),
         ("TOKENanswer", {}, 404),
         ("TOKENsettle", {}, 404),
+        ("http://[x]/", {}, 400),
     ],
 )
 def test_a_request_without_token_or_under_another_name_is_refused(
@@ -327,6 +328,7 @@ def test_a_request_without_token_or_under_another_name_is_refused(
         ({"Host": "evil.example"}, 421),
         ({"Content-Length": "-5"}, 411),
         ({"Content-Length": "99999999"}, 413),
+        ({"Content-Length": "9" * 5000}, 413),
     ],
     ids=str,
 )

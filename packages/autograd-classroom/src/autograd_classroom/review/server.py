@@ -45,6 +45,7 @@ def opened(url: str) -> Iterator[None]:
 
 HOST = "127.0.0.1"
 _LARGEST = 1 << 18  # maximum size of a form in bytes; each character can take up 12 bytes
+_DIGITS = 20  # maximum length of a form's size; Python does not convert thousands of digits
 _PATIENCE = 30.0  # seconds to wait for a request
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -159,7 +160,10 @@ class _Handler(BaseHTTPRequestHandler):
         """
         if self.headers.get("Host") != self.server.authority:
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST)
-        parts = urlsplit(self.path)
+        try:
+            parts = urlsplit(self.path)
+        except ValueError:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST) from None
         token, _, place = parts.path.removeprefix("/").partition("/")
         if not secrets.compare_digest(token.encode(), self.server.token.encode()):
             raise _RefusedError(HTTPStatus.FORBIDDEN)
@@ -178,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal():
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED)
-        if int(length) > _LARGEST:
+        if len(length) > _DIGITS or int(length) > _LARGEST:
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         return _fields(self.rfile.read(int(length)).decode("ascii", "replace"))
 
