@@ -88,10 +88,13 @@ def line_not_finite(call: Callable[[], object], plain: Callable[[], object]) -> 
     for step, other in _matched(_steps_of(call), _steps_of(plain)):
         results = list(zip(step.results, other.results, strict=False))
         if step.line and any(_is_finite(b) and not _is_finite(a) for a, b in results):
-            return step.line, _computed(step, ~torch.isfinite(step.results[0]))
+            return step.line, _computed(step, lambda result: ~result.isfinite())
     return "", ""
 
 
+SPARSE = (
+    torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc,
+)  # fmt: skip
 # Operations whose results may contain arbitrary values.
 UNINITIALIZED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _SIGNS = {"div": "/", "mul": "·", "sub": "-", "add": "+", "pow": "**"}
@@ -120,12 +123,18 @@ _OF_ONE = (
 
 def _cause_of_nan(step: _Step) -> str:
     """Return the operation and the values of its operands, such as ``"0 / 0"``."""
-    return _computed(step, step.results[0].isnan())
+    return _computed(step, torch.isnan)
 
 
-def _computed(step: _Step, where: Tensor) -> str:
-    """Return the operation and the values of its operands at the mask's first true element."""
+def _computed(step: _Step, chosen: Callable[[Tensor], Tensor]) -> str:
+    """Return the operation and the values of its operands at the result's first chosen element.
+
+    Return ``""`` for a sparse result.
+    """
     name, (result, *_) = step.operation.rstrip("_"), step.results
+    if result.layout in SPARSE:
+        return ""
+    where = chosen(result)
     operands = [
         torch.as_tensor(it, dtype=result.dtype, device=result.device)
         for it in step.operands[: 2 if name in _SIGNS else 1]
@@ -152,11 +161,16 @@ def _kept(value: Any) -> Any:
 
 
 def _has_nan(tensor: Tensor) -> bool:
-    return is_float(tensor) and bool(tensor.isnan().any())
+    return is_float(tensor) and bool(_dense(tensor).isnan().any())
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    return not is_float(tensor) or bool(tensor.isfinite().all())
+    return not is_float(tensor) or bool(_dense(tensor).isfinite().all())
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """Return the numbers of a sparse tensor, which lacks many operations, as a dense tensor."""
+    return tensor.to_dense() if tensor.layout in SPARSE else tensor
 
 
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:

@@ -370,6 +370,8 @@ WITNESSES = [
          saving(lambda x: x * x.abs(), lambda x, g: 2 * x * x / x.abs() * g), (X * (X > 0),)),
     Case("non-finite", "nan everywhere",
          saving(lambda x: x.exp(), lambda x, g: torch.full_like(x, torch.nan) * g), (X,)),
+    Case("non-finite", "a sparse matrix on the way, and 0/0 at zero",
+         saving(lambda x: 2 * x, lambda x, g: x.to_sparse_csc().to_dense() / x * 2 * g), (X * (X > 0),)),
     Case("non-finite", "infinite, with the sign of grad_output", saving(lambda x: 2 * x, lambda x, g: g / 0), (X,)),
     Case("flipped-sign", "cosine", saving(torch.cos, lambda x, g: x.sin() * g), (X,)),
     Case("flipped-sign", "the subtrahend",
