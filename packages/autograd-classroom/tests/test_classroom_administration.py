@@ -18,8 +18,9 @@ from autograd_classroom.gradebook.roster import Person, from_file, matched
 from autograd_classroom.gradebook.settings import Settings, from_data
 from autograd_classroom.gradebook.settings import from_file as settings_from
 from autograd_classroom.ingest import Rejected, Submission
-from autograd_classroom.ingest.downloads import handed_in as time_of
+from autograd_classroom.ingest.collecting import collect
 from autograd_classroom.ingest.hand_in import hand_in
+from autograd_classroom.ingest.times import handed_in as time_of
 from autograd_classroom.reports import as_csv, as_grade_table, files
 from autograd_classroom.reports.pages import class_page, feedback
 from autograd_classroom.reports.sites import canvas_pieces, moodle_pieces
@@ -719,6 +720,36 @@ def test_blackboard_names_the_time() -> None:
 
     assert abs(datetime.fromisoformat(named) - local) < timedelta(seconds=1)
     assert time_of("hw_ann_attempt_2026-13-31-23-59-59_work.ipynb", 0.0) == ""
+
+
+RECORDED = {
+    "Gradescope, in UTC": ("assignment_7_export", "2026-10-01 12:00:00.000000000 Z", 12),
+    "Gradescope, with an offset": ("assignment_7_export", "2026-10-01 12:00:00.5 +02:00", 10),
+    "Gradescope, damaged": ("assignment_7_export", "2026-10-99 12:00:00 Z", 0),
+    "nbgrader": ("submitted", "2026-10-01 12:00:00.948203 UTC", 12),
+    "nbgrader, in another zone": ("submitted", "2026-10-01 12:00:00.948203 +0200", 10),
+    "nbgrader, in a zone with a name": ("submitted", "2026-10-01 12:00:00.948203 CEST", 0),
+    "a folder that a student has named": ("ann/submitted", "2026-10-01 12:00:00 UTC", 0),
+}
+
+
+@pytest.mark.parametrize(("folder", "written", "hour"), RECORDED.values(), ids=RECORDED)
+def test_a_time_that_a_site_has_recorded_counts_instead_of_the_file_s(
+    tmp_path: Path, folder: str, written: str, hour: int
+) -> None:
+    place = tmp_path / folder / "submission_9" / "01_template"
+    place.mkdir(parents=True)
+    (place / "work.ipynb").write_bytes(notebook(cell(IMPORTS), cell(SQUARE, "square")))
+    (place / "timestamp.txt").write_text(written)
+    if "export" in folder:
+        about = f"submission_9:\n  :submitters:\n  - :name: Ann\n  :created_at: {written}\n"
+        (tmp_path / folder / "submission_metadata.yml").write_text(about)
+    os.utime(place / "work.ipynb", (1e9, 1e9))
+
+    (submission,) = (it for it in collect(tmp_path) if isinstance(it, Submission))
+
+    time = datetime.fromisoformat(submission.handed_in)
+    assert time.hour == hour if hour else time.timestamp() == 1e9
 
 
 FORGED = "x_attempt_2020-01-01-00-00-00_01_template.ipynb"

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from autograd_classroom.ingest.downloads import (
-    EXPORT,
     by_site,
-    handed_in,
     is_download,
-    names_beside,
     students_in,
 )
 from autograd_classroom.ingest.files import (
@@ -29,8 +25,10 @@ from autograd_classroom.ingest.files import (
     is_skipped,
     printable,
 )
+from autograd_classroom.ingest.gradescope import EXPORT, exported_in
 from autograd_classroom.ingest.students import lesson_in, student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
+from autograd_classroom.ingest.times import handed_in, recorded
 from autograd_classroom.paths import REPORTS_MARK
 from autograd_course.errors import CourseError
 from autograd_course.extraction.extracting import attempted
@@ -95,10 +93,17 @@ def of_student(student: str, paths: list[Path], root: Path) -> Iterator[Submissi
     own = [path for path in paths if path not in whole and path not in shared]
     if own:
         left = Left()
-        files = [file for path in own for file in found(path, _label(path, root), left)]
+        files = [file for path in own for file in _found(path, _label(path, root), left)]
         yield from _students(student, files)
         if not files:
             yield from (Rejected(student, _label(path, root), NOTHING) for path in own)
+
+
+def _found(path: Path, label: str, left: Left) -> Iterator[Found]:
+    """Yield the files at ``path``, each with the time that a course site has recorded, if any."""
+    for file in found(path, label, left):
+        time = recorded(path, file.source.removeprefix(f"{label}/"))
+        yield replace(file, received=time or file.received)
 
 
 Listing = Mapping[str, tuple[int, int, int]]
@@ -123,11 +128,12 @@ def listing(root: Path) -> Listing:
 def by_student(root: Path) -> dict[str, list[Path]]:
     """Return the top-level files and folders of each student."""
     owned: defaultdict[str, list[Path]] = defaultdict(list)
-    names = functools.cache(names_beside)
     for path in _tops(root):
         label = PurePosixPath(_label(path, root))
         by_path = student_of(label, root.stem, is_folder=path.is_dir())
-        owned[printable(names(path.parent).get(path.name) or by_path)].append(path)
+        exported = exported_in(path.parent).get(path.name)
+        student = exported.student(path.name) if exported else ""
+        owned[printable(student or by_path)].append(path)
     return owned
 
 

@@ -8,7 +8,7 @@ a path under the submissions folder     the student
 ``ann_123_01_template.ipynb``           ann_123 (Canvas: name, number, file; ``LATE`` dropped)
 ``Ann B_123_assignsubmission_file/…``   Ann B_123 (Moodle)
 ``hw_ann_attempt_2026-…_x.ipynb``       ann (Blackboard)
-``assignment_7_export/submission_9/…``  Ann B_123 (Gradescope; ``downloads.names_beside``)
+``assignment_7_export/submission_9/…``  Ann B_123 (Gradescope; ``gradescope.exported_in``)
 ``01-template-ann/…``                   ann (GitHub Classroom's repositories)
 ``01_template/ann.ipynb``               ann (a folder for each lesson)
 ``01_template.ipynb`` alone             the name of the submissions folder
