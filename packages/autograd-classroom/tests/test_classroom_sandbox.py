@@ -28,7 +28,7 @@ from autograd_classroom.sandbox import (
     bubblewrap,
     mounts,
 )
-from autograd_classroom.sandbox.backend import NoSandboxError, SandboxError
+from autograd_classroom.sandbox.backend import NoSandboxError, SandboxError, Start
 from autograd_classroom.sandbox.fork_server import kernel, syscalls
 from autograd_classroom.sandbox.fork_server.spawn import born
 from autograd_classroom.sandbox.running import Sandbox, told
@@ -374,6 +374,31 @@ def test_a_template_that_did_not_start_says_so_again(monkeypatch: pytest.MonkeyP
         for _ in range(2):
             with pytest.raises(SandboxError, match="did not start"):
                 template.twin()
+
+
+class Forking(Trusted):
+    """A sandbox whose first process forks and waits, as Bubblewrap's does while it starts."""
+
+    def __init__(self, told: Path) -> None:
+        self.told = told
+
+    def start(self, meeting: Path) -> Start:
+        return Start(("sh", "-c", f"sleep 60 & echo $! > {self.told}; wait"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the test reads /proc")
+def test_a_template_that_ends_while_it_starts_leaves_no_process(tmp_path: Path) -> None:
+    told = tmp_path / "second"
+    with closing(Template(Forking(told))):
+        until = time.monotonic() + 10
+        while not (told.exists() and told.read_text()) and time.monotonic() < until:
+            time.sleep(0.01)
+    second = Path("/proc", told.read_text().strip(), "stat")
+
+    until = time.monotonic() + 10
+    while second.exists() and ") Z " not in second.read_text():
+        assert time.monotonic() < until, "the second process is still there"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("symlinks", [True, False])

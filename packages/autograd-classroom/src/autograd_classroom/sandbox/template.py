@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -113,7 +114,9 @@ class Template:
     def _end(self) -> None:
         if self._start.ending:
             subprocess.run(self._start.ending, capture_output=True)
-        self.process.kill()
+        if self.process.poll() is None:
+            # Bubblewrap forks. If only the first process ended now, the second would wait forever.
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def _close_door(self) -> None:
