@@ -37,6 +37,9 @@ FORBIDDEN = {
     "it changes box, which outlives the call": (
         "class Box:\n    def read(self): return self\nbox = Box()\ndef forward(ctx, x): box.x = x"
     ),
+    "it changes LISTED, which outlives the call": (
+        "LISTED = []\ndef forward(ctx, x): list.append(LISTED, x)"
+    ),
     "it changes TABLE, which outlives the call": (
         "import torch\nTABLE = {}\ndef f(x):\n    TABLE[0] = torch.zeros(3) + x\n    return TABLE"
     ),
@@ -488,6 +491,10 @@ REMARKED = {
 }
 # Code that an honest answer may well contain.
 ALLOWED = {
+    "an own method with the name of a list's": (
+        "class Rule:\n    @staticmethod\n    def pop(x, g): return 2 * x * g\n"
+        "def backward(ctx, g): return Rule.pop(ctx.saved_tensors[0], g)"
+    ),
     "own attributes named like what differentiates": (
         "import torch\nclass F(torch.autograd.Function):\n"
         "    @staticmethod\n    def forward(ctx, x):\n"

@@ -94,6 +94,9 @@ class Meaning:
     plain_bases: bool = True  # whether no class inherits from a library what differentiates
     functions: set[str] = field(default_factory=set)  # those that derive from Function
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
+    written: dict[str, set[str]] = field(
+        default_factory=dict
+    )  # those that a class without bases has
     setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
     own_attributes: set[str] = field(default_factory=set)  # every attribute that the cells define
     fields: set[str] = field(default_factory=set)  # the attributes of each SimpleNamespace
@@ -384,6 +387,11 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             (found.objects if is_own else found.containers).add(name)
     found.plain_bases = all(found.is_plain_base(base) for each in classes for base in each.bases)
     found.methods = {each.name: bound_in(each.body) for each in plain}
+    found.written = {
+        each.name: {part.name for part in each.body if isinstance(part, ast.FunctionDef)}
+        for each in plain
+        if not each.bases
+    }
     for tree in trees:
         found.locals.update(local_names(tree.body, frozenset()))
         for statement in tree.body:

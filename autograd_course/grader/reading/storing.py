@@ -419,6 +419,11 @@ class _Stored:
                 owner, local, lasting
             ) and self._mutates(owner, name):
                 yield node, f"it changes {root(owner)}, {_WHY}", True
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="dict" | "list" | "set"), attr=name),
+                args=[owner, *_],
+            ) if name in tables.MUTATING and self._lasts(owner, local, lasting):
+                yield node, f"it changes {root(owner)}, {_WHY}", True
             case ast.Call(func=ast.Name(id="setattr"), args=[owner, *_]) if self._lasts(
                 owner, local, lasting
             ):
@@ -446,6 +451,8 @@ class _Stored:
         """Return whether a method changes its object. A tensor's ``add`` does not."""
         if name in _OF_TENSORS and self.names.is_tensor(owner):
             return False
+        if isinstance(owner, ast.Name) and name in self.names.written.get(owner.id, ()):
+            return False  # the reader reads this method, too
         return name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")
 
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
