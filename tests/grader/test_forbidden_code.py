@@ -37,6 +37,14 @@ FORBIDDEN = {
     "it changes box, which outlives the call": (
         "class Box:\n    def read(self): return self\nbox = Box()\ndef forward(ctx, x): box.x = x"
     ),
+    "it changes FILLED, which outlives the call": (
+        "class Rule:\n    @staticmethod\n    def add(a, b): return a + b\nclass Kept(set): pass\n"
+        "FILLED = Kept()\ndef forward(ctx, x): FILLED.add(x)"
+    ),
+    "it changes Rule, which outlives the call": (
+        "seen = []\nclass Rule:\n    @staticmethod\n    def pop(x): return x\n"
+        "Rule.pop = seen.append\ndef forward(ctx, x): Rule.pop(x)"
+    ),
     "it changes LISTED, which outlives the call": (
         "LISTED = []\ndef forward(ctx, x): list.append(LISTED, x)"
     ),
@@ -248,7 +256,7 @@ FORBIDDEN = {
     ),
     "uses gi_code, ": "class Q: gi_code = None\ndef f(g): return g.gi_code",
     "uses numpy.linalg.test, which runs files": "import numpy as np\nnp.linalg.test()",
-    "calls a type to create a class": "type(int)('A', (), {})",
+    "calls the type of an object": "type(int)('A', (), {})",
     "defines __dict__, ": "class O: __dict__ = {}",
     "changes TABLE, ": "TABLE = [[1]]\ndef f(x): TABLE[0].__setitem__(0, x)",
     "uses gi_frame, ": "def f(g): return '{0.gi_frame}'.format(g)",
@@ -359,7 +367,7 @@ REMARKED = {
     ),
     "uses attributes of ctx whose names the source does not show (line 4)": (
         "class F(Function):\n    @staticmethod\n    def forward(ctx, x):\n"
-        "        vars(ctx).update(n=2)\n        return x * ctx.n"
+        "        vars(ctx).update({'n' * 1: 2})\n        return x * ctx.n"
     ),
     "sets an environment variable (line 2)": "import os\nos.environ['PYTHONHASHSEED'] = '0'",
     "uses .second, which no tensor and no class of the answer has (line 4)": (
@@ -491,9 +499,37 @@ REMARKED = {
 }
 # Code that an honest answer may well contain.
 ALLOWED = {
-    "an own method with the name of a list's": (
+    "own methods with the names of a list's or a tensor's": (
         "class Rule:\n    @staticmethod\n    def pop(x, g): return 2 * x * g\n"
-        "def backward(ctx, g): return Rule.pop(ctx.saved_tensors[0], g)"
+        "    @classmethod\n    def abs_(cls, x): return x.abs()\n"
+        "class Scale:\n    def __init__(self, factor): self.factor = factor\n"
+        "    def add(self, x): return x + self.factor\n"
+        "scale = Scale(2)\n"
+        "def backward(ctx, g): return scale.add(Rule.pop(Rule.abs_(ctx.saved_tensors[0]), g))"
+    ),
+    "own fields named like modules": (
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Grads:\n"
+        "    ga: float\n    gb: float\n    gc: float\n"
+        "def backward(ctx, g):\n    found = Grads(g, g, g)\n    return found.ga, found.gb, found.gc"
+    ),
+    "classes that code shows or compares, and new objects of the own class": (
+        "def show(x, y):\n    print(x.__class__, f'{x.__class__}', x.__class__.__qualname__)\n"
+        "    return x.__class__ is y.__class__\n"
+        "class Dual:\n    def __init__(self, a): self.a = a\n"
+        "    def __add__(self, other): return type(self)(self.a + other.a)\n"
+        "    def __neg__(self): return self.__class__(-self.a)\nDual(1) + -Dual(2)"
+    ),
+    "attributes of ctx by their names": (
+        "import torch\nclass F(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x, n):\n        vars(ctx).update(n=n)\n"
+        "        ctx.__dict__['m'] = n\n        return x\n"
+        "    @staticmethod\n    def backward(ctx, g): return vars(ctx)['n'] * ctx.m * g, None"
+    ),
+    "tables of numbers": (
+        "import math\nfrom typing import NamedTuple\nPI = math.pi\n"
+        "TABLE = {'a': 1 / (2 * PI) ** 0.5, 'b': math.sqrt(2)}\n"
+        "class Setting(NamedTuple):\n    factor: float = 2.0\nSETTING = Setting()\n"
+        "def forward(ctx, x): return x * TABLE['a'] * SETTING.factor"
     ),
     "own attributes named like what differentiates": (
         "import torch\nclass F(torch.autograd.Function):\n"

@@ -18,6 +18,7 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.grader.reading.libraries import derives, imported, loaded, public, value_at
+from autograd_course.grader.reading.pure_methods import pure_methods
 from autograd_course.grader.reading.receivers import receivers
 from autograd_course.grader.reading.scopes import (
     Scope,
@@ -42,6 +43,8 @@ from autograd_course.grader.reading.tables import (
 
 LONGEST_CHAIN = 50
 _NAMESPACE = "types.SimpleNamespace"
+# Functions of NumPy that return a number for a number
+_OF_NUMBERS = {f"numpy.{name}" for name in ("cbrt", "exp", "float64", "log", "sqrt")}
 _GENERATIONS = 10  # the most classes in a row that derive from each other
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -94,9 +97,7 @@ class Meaning:
     plain_bases: bool = True  # whether no class inherits from a library what differentiates
     functions: set[str] = field(default_factory=set)  # those that derive from Function
     methods: dict[str, set[str]] = field(default_factory=dict)  # the methods of each class
-    written: dict[str, set[str]] = field(
-        default_factory=dict
-    )  # those that a class without bases has
+    pure_methods: set[str] = field(default_factory=set)  # those that leave their object alone
     setters: set[str] = field(default_factory=set)  # functions that set attributes of an argument
     own_attributes: set[str] = field(default_factory=set)  # every attribute that the cells define
     fields: set[str] = field(default_factory=set)  # the attributes of each SimpleNamespace
@@ -113,6 +114,7 @@ class Meaning:
     counting: set[str] = field(default_factory=set)  # the names of such attributes
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
     shown: set[int] = field(default_factory=set)  # what only leads to a harmless attribute
+    named: set[int] = field(default_factory=set)  # ``vars(x)`` whose keys stand in the source
 
     def bind(self, name: str, path: str, kinds: Any) -> None:
         """Record what a name refers to. It is ambiguous if it refers to several such objects."""
@@ -254,7 +256,8 @@ class Meaning:
             case ast.Constant() | ast.Lambda():
                 return True
             case ast.Name(id=name):
-                return name in known or (name in self.plain_functions and not self.stored[name])
+                is_function = name in self.plain_functions and not self.stored[name]
+                return name in known or is_function or self.is_always(value, self._is_plain_number)
             case ast.Attribute(value=ast.Call(func=function, args=parts, keywords=[])) if self.path(
                 function
             ) in ("numpy.finfo", "numpy.iinfo", "torch.finfo", "torch.iinfo"):
@@ -278,6 +281,8 @@ class Meaning:
                 return every(left) and every(right)
             case ast.Call(func=function, args=parts, keywords=[]) if self._is_number(function):
                 return all(map(every, parts))
+            case ast.Call() if self._is_plain_number(value):
+                return True
             case ast.List(elts=[_, *_] as parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
                 return all(map(every, parts))
             case ast.Dict(keys=[_, *_] as keys, values=values):
@@ -291,6 +296,22 @@ class Meaning:
         known = {node.id for node in targets if isinstance(node, ast.Name)}
         tests = [test for loop in loops for test in loop.ifs]
         return all(self._is_constant(part, known) for part in (*parts, *tests))
+
+    def _is_plain_number(self, value: ast.expr) -> bool:
+        """Return whether an expression computes a number from the numbers in it."""
+        match value:
+            case ast.Constant(value=int() | float() | complex()):
+                return True
+            case ast.Attribute():
+                return self.path(value) in ("math.e", "math.pi", "numpy.e", "numpy.pi", "torch.pi")
+            case ast.UnaryOp(operand=inner):
+                return self._is_plain_number(inner)
+            case ast.BinOp(left=left, right=right):
+                return self._is_plain_number(left) and self._is_plain_number(right)
+            case ast.Call(func=function, args=parts, keywords=[]):
+                known = self._is_number(function) or self.path(function) in _OF_NUMBERS
+                return known and all(map(self._is_plain_number, parts))
+        return False
 
     def _is_number(self, function: ast.expr) -> bool:
         """Return whether a function surely returns a number."""
@@ -326,6 +347,10 @@ class Meaning:
                 calls = all(isinstance(value, ast.Call) for value in values)
                 return bool(values) and every and calls and all(map(self.is_new, values))
         return False
+
+    def is_own_object(self, node: ast.expr) -> bool:
+        """Return whether an expression is an object or a class of the answer."""
+        return self.is_own_class(node) or id(node) in self.receivers or self.is_new(node)
 
     def is_text(self, node: ast.expr) -> bool:
         """Return whether a name surely refers to a string that the cells contain."""
@@ -379,7 +404,7 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
     plain = [each for each in classes if _is_plain(each) and defined[each.name] == 1]
     found.classes = {each.name for each in plain}
     found.enums = {each.name for each in plain if found.is_enum(each)}
-    found.stateless = {each.name for each in plain if _is_stateless(each)}
+    found.stateless = {each.name for each in plain if _is_stateless(each, found.path)}
     changing = {each.name for each in classes if _changes_itself(each)}
     for name, value in _kept_by_classes(trees, classes):
         if is_data(value, changing):
@@ -387,11 +412,6 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
             (found.objects if is_own else found.containers).add(name)
     found.plain_bases = all(found.is_plain_base(base) for each in classes for base in each.bases)
     found.methods = {each.name: bound_in(each.body) for each in plain}
-    found.written = {
-        each.name: {part.name for part in each.body if isinstance(part, ast.FunctionDef)}
-        for each in plain
-        if not each.bases
-    }
     for tree in trees:
         found.locals.update(local_names(tree.body, frozenset()))
         for statement in tree.body:
@@ -443,8 +463,22 @@ def meaning(trees: Sequence[ast.Module], *, is_whole: bool = True) -> Meaning:
         if each.name in found.functions:
             found.inside.update(map(id, ast.walk(each)))
     found.receivers = receivers(trees, found.is_new, found.path)
+    found.pure_methods = pure_methods(
+        every, lambda it: bool(found.path(it)) or found.is_builtin(it)
+    )
     for each in every:
         match each:
+            case ast.Call(func=ast.Name(id="print") as function, args=printed):
+                if found.is_builtin(function):
+                    found.shown.update(id(it) for it in printed if _is_class_of_object(it))
+            case (
+                ast.Call(func=ast.Attribute(attr="__class__", value=ast.Name() as thing) as own)
+                | ast.Call(
+                    func=ast.Call(func=ast.Name(id="type") as own, args=[ast.Name() as thing])
+                )
+            ):
+                if id(thing) in found.receivers and id(thing) not in found.inside:
+                    found.shown.add(id(own))
             case ast.Call(func=ast.Name(id="vars") as function, args=[ast.Name() as thing]):
                 if id(thing) in found.receivers:  # vars(ctx) is ctx.__dict__
                     found.shown.add(id(function))
@@ -490,11 +524,16 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.inspected.update(_turns_off(call))
         case ast.FormattedValue(value=value):
             found.inspected.add(id(value))
+            found.shown.update([id(value)] if _is_class_of_object(value) else [])
         case ast.Compare(left=value, comparators=[ast.Constant(value=None)]):
             found.inspected.add(id(value))
+        case ast.Compare(left=value, ops=[ast.Is() | ast.IsNot()], comparators=[other]):
+            found.shown.update(id(it) for it in (value, other) if _is_class_of_object(it))
         case ast.Attribute(attr="nodes" | "find_nodes"):
             found.reads_nodes = True
-        case ast.Attribute(attr="__name__", value=ast.Attribute(attr="__class__") as owner):
+        case ast.Attribute(
+            attr="__name__" | "__qualname__", value=ast.Attribute(attr="__class__") as owner
+        ):
             found.shown.add(id(owner))
         case ast.Attribute(attr="exercises", value=ast.Attribute(attr="ops") as owner):
             found.shown.add(id(owner))  # the namespace of the learner's own operators
@@ -509,12 +548,21 @@ def _collect(node: ast.AST, found: Meaning) -> None:
             found.shown.add(id(owner))
         case ast.Call(
             func=ast.Attribute(
-                value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__"),
+                value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__") as owner,
                 attr="update",
             ),
+            args=parts,
             keywords=keywords,
         ):
             found.fields.update(keyword.arg for keyword in keywords if keyword.arg)
+            if not parts and all(keyword.arg for keyword in keywords):
+                found.named.add(id(owner))
+        case ast.Subscript(
+            value=ast.Call(func=ast.Name(id="vars")) | ast.Attribute(attr="__dict__") as owner,
+            slice=ast.Constant(value=str(name)),
+        ):
+            found.fields.add(name)
+            found.named.add(id(owner))
         case ast.ImportFrom(module=str(home), names=[ast.alias(name="*")]):
             found.starred.update(public(home))
         case ast.arg(arg=name):
@@ -546,6 +594,10 @@ def _collect(node: ast.AST, found: Meaning) -> None:
     found.read.update([node.id] if _is_read(node) else [])
     for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)):
         found.annotations.update(map(id, ast.walk(annotation)) if annotation else ())
+
+
+def _is_class_of_object(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "__class__"
 
 
 def _set_by(node: ast.AST) -> list[str]:
@@ -639,7 +691,7 @@ def _changes_itself(node: ast.ClassDef) -> bool:
     return False
 
 
-def _is_stateless(node: ast.ClassDef) -> bool:
+def _is_stateless(node: ast.ClassDef, path: Callable[[ast.expr], str]) -> bool:
     """Return whether the objects of a class never change, as those of a frozen dataclass."""
     if any(map(is_data, (value for part in node.body for _, value in assigned(part)))):
         return False
@@ -650,12 +702,26 @@ def _is_stateless(node: ast.ClassDef) -> bool:
             if isinstance(each, ast.Call)
             for keyword in each.keywords
         )
+    made = {id(part) for method in node.body for part in _set_by_constructor(method)}
     stores = (ast.Store, ast.Del)
-    return not node.bases and not any(
+    return all(path(base) == "typing.NamedTuple" for base in node.bases) and not any(
         (isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, stores))
         or (isinstance(part, ast.Name) and part.id in ("setattr", "delattr"))
         for part in ast.walk(node)
+        if id(part) not in made
     )
+
+
+def _set_by_constructor(method: ast.stmt) -> Iterator[ast.expr]:
+    """Yield the attributes that a constructor sets to numbers or to its own arguments."""
+    if not isinstance(method, ast.FunctionDef) or method.name != "__init__":
+        return
+    plain = ast.Constant | ast.Name | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop
+    for part in method.body:
+        match part:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name()) as target], value=value):
+                if all(isinstance(it, plain | ast.expr_context) for it in ast.walk(value)):
+                    yield target
 
 
 def number(node: ast.expr, known: Mapping[str, float], depth: int = 20) -> float | None:

@@ -45,9 +45,13 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
         case ast.Attribute() | ast.Name() if id(node) in names.shown:
             return
         case ast.Attribute(attr="__dict__", value=owner) if id(owner) in names.receivers:
-            yield _by_computed_name(owner)
+            if id(node) not in names.named:
+                yield _by_computed_name(owner)
         case ast.Attribute(attr=name, value=owner):
-            is_own = id(owner) in names.receivers and name in names.own_attributes
+            own_object = id(owner) in names.receivers or (
+                names.plain_bases and names.is_own_object(owner)
+            )
+            is_own = own_object and name in names.own_attributes
             if name.startswith("_") or not is_own:
                 yield from _attribute(name)
             if is_long(node):
@@ -443,10 +447,14 @@ def _call(call: ast.Call, names: Meaning) -> Iterator[_SAYS]:
         yield "it calls inspect.signature with options, which can run code from strings", True
     match call:
         case ast.Call(func=ast.Name(id="vars"), args=[owner]) if id(func) in names.shown:
-            yield _by_computed_name(owner)
+            if id(call) not in names.named:
+                yield _by_computed_name(owner)
     match func:
-        case ast.Call(func=ast.Name(id="type")):
-            yield "it calls a type to create a class, which the source does not show", True
+        case ast.Call(func=ast.Name(id="type") as own) if id(own) not in names.shown:
+            yield (
+                "it calls the type of an object, so the source does not show which class it calls",
+                True,
+            )
     if not isinstance(func, ast.Name) or names.is_own(func):
         return
     if func.id in tables.ODD_NAMES:

@@ -451,8 +451,9 @@ class _Stored:
         """Return whether a method changes its object. A tensor's ``add`` does not."""
         if name in _OF_TENSORS and self.names.is_tensor(owner):
             return False
-        if isinstance(owner, ast.Name) and name in self.names.written.get(owner.id, ()):
-            return False  # the reader reads this method, too
+        is_pure = self.names.plain_bases and name in self.names.pure_methods
+        if is_pure and self.names.is_own_object(owner):
+            return False
         return name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")
 
     def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
