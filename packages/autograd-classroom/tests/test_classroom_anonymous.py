@@ -48,6 +48,7 @@ DIFFERENT = {
     "another comment behind code": ANN.replace("# done", "# ready"),
     "another docstring": ANN.replace("# the square", '"""x"""'),
     "a name that tells what the argument is for": ANN.replace("größe", "scale"),
+    "a name that says that it is not used": ANN.replace("größe", "_size"),
     "a name that selects a dim": ANN.replace("größe", "dim"),
     "another name for ctx": ANN.replace("ctx", "c"),
 }
@@ -63,6 +64,8 @@ def test_answers_with_other_lines_or_telling_names_have_another_form(source: str
     "def f():\n    x = 1\n    return vars()['__doc__'], x",
     "def f():\n    \ua000 = 1\n    return \ua000",
     "def f():\n    x = 1\r    return x",
+    "def f():\n    # a\u2028b\n    x = 1\n    return x",
+    f"def f():\n    {'x' * 51} = 1",
     "def f():\n    x = 1\n    return '\ua000', x",
 ])  # fmt: skip
 def test_some_answers_have_no_anonymous_form(source: str) -> None:
@@ -74,6 +77,15 @@ def test_a_name_in_an_f_string_is_replaced_or_the_answer_has_no_form() -> None:
     found = anonymous(Answer("square", "", "f", "def f():\n    x = 1\n    return f'the {x + x}'"))
 
     assert found is None or found.answer.source.endswith("return f'the {\ua000 + \ua000}'")
+
+
+def test_letters_that_code_has_written_itself_stay() -> None:
+    told = "the text \ua000 \ua003 \ua300"
+    named = hidden(BOB).named(Score("", "square", "wrong", 0.0, message=told), "")
+    many = hidden(BOB).named(Score("", "square", "wrong", 0.0, message="\ua000" * 2000), "")
+
+    assert named.message == "the text x \ua003 \ua300"
+    assert many.message == "\ua000" * 2000
 
 
 def test_a_shared_verdict_quotes_the_names_of_each_answer() -> None:

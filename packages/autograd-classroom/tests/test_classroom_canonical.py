@@ -120,6 +120,7 @@ def test_the_exercise_and_the_cells_count() -> None:
     "class C:\n    def __exit__(self, kind, error, trace): print(error)",
     "import inspect\ndef f(a): pass\ninspect.signature(f)",
     "from warnings import catch_warnings\nwith catch_warnings(record=True) as seen: pass",
+    "import numpy\nnumpy.testing.assert_raises_regex(NameError, 'x', f)",
 ])  # fmt: skip
 def test_code_that_may_read_its_names_has_no_form(source: str) -> None:
     assert form(source) is None

@@ -332,6 +332,50 @@ def test_answers_that_wait_for_the_same_program_all_get_its_verdict(path: Path) 
     assert sorted(found) == ["half `a`", "half `b`", "half `c`", "half `d`"]
 
 
+OUTSIDE = """\
+import torch
+class X(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, {0}): return {0}
+    @staticmethod
+    def check({0}): return torch.autograd.grad({0}, {0})
+"""
+
+
+def test_an_answer_whose_source_has_to_be_reported_is_judged_by_itself(path: Path) -> None:
+    with Gradebook(path) as book:
+        hand_in(book, "ann", [OUTSIDE.format("a"), "own"])
+        hand_in(book, "bob", [OUTSIDE.format("b") + "'see check'", "own"])
+        hand_in(book, "cleo", [OUTSIDE.format("c") + "X.check", "own"])
+
+    with graded(path, executor := Here()):
+        judged = [t.answer.source for t in executor.tasks if t.answer.exercise == "square"]
+
+    assert len(judged) == 3
+
+
+@pytest.mark.parametrize("other", ["passed", "grader failed"])
+def test_if_the_anonymous_form_gets_another_verdict_each_answer_is_judged(
+    path: Path, other: str
+) -> None:
+    with Gradebook(path) as book:
+        for student, name in (("ann", "a"), ("bob", "b"), ("cleo", "c"), ("dan", "d")):
+            hand_in(book, student, [f"def f():\n    {name} = 1\n    return {name}", "own"])
+
+    class Aware(Here):
+        def __call__(self, tasks: Iterator[Task]) -> Iterator[Outcome]:
+            for outcome in super().__call__(tasks):
+                hidden = "\ua000" in outcome.task.answer.source
+                said = {"status": other, "message": ""} if hidden else outcome.said
+                yield Outcome(outcome.task, said)
+
+    with graded(path, executor := Aware(Verdict(WRONG))) as (book, _):
+        found = [(s.status, s.message) for s in book.scores() if s.exercise == "square"]
+
+    assert sorted(found) == [("wrong", f"half `{name}`") for name in "abcd"]
+    assert sum("\ua000" in t.answer.source for t in executor.tasks) == 1
+
+
 def test_each_code_has_inputs_of_its_own_in_each_run(path: Path) -> None:
     executor = Here()
     with graded(path, executor) as (book, run):

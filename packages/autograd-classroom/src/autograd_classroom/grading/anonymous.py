@@ -15,16 +15,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from autograd_classroom.gradebook import Score
+from autograd_classroom.gradebook.records import as_json
 from autograd_classroom.grading.canonical import canonical, name_in, uses_of_variables
 from autograd_course.extraction import Answer
+from autograd_course.notebook_files import tree_of
 
 # An anonymous name is one letter of a script that neither this project nor its students use. No
 # text can contain half of such a name, and no text gets longer than with the own names.
 _FIRST, _MOST = 0xA000, 1165  # the syllables of the Yi script
 _NAMES = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + _MOST - 1)}]")
-_UNFIT = re.compile(f"{_NAMES.pattern}|[\r\f]")  # Python ends a line not only at "\n"
-# These names stay, because the search for a repair tries other edits for them.
-_TELLING = re.compile("order|perm|ind|idx|rank|eps|alpha|beta|gamma|scale|gain|^(ctx|self|cls|_)$")
+# Not everybody ends a line only at "\n".
+_UNFIT = re.compile(f"{_NAMES.pattern}|[\r\f\v\x1c-\x1e\x85\u2028\u2029]")
+_LONGEST = 50  # characters of a name
+_MOST_QUOTED = 500  # names in a verdict; code that writes letters may have written more
+# These names stay, because they may tell the doctor what a variable is for.
+_TELLING = re.compile(
+    "order|perm|ind|idx|rank|eps|alpha|beta|gamma|scale|gain|cpu|numpy|^(ctx|self|cls)$|^_"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ class Anonymous:
 
         The own names replace the anonymous ones in all texts.
         """
+        texts = as_json([score.message, score.evidence, score.remarks])
+        if len(_NAMES.findall(texts)) > _MOST_QUOTED:
+            return replace(score, hash=code)
         return replace(
             score,
             hash=code,
@@ -47,10 +57,14 @@ class Anonymous:
             remarks=tuple(map(self._told, score.remarks)),
         )
 
+    def _name(self, letter: str) -> str:
+        number = ord(letter) - _FIRST
+        return self.names[number] if number < len(self.names) else letter
+
     def _told(self, value: Any) -> Any:
         match value:
             case str():
-                return _NAMES.sub(lambda found: self.names[ord(found[0]) - _FIRST], value)
+                return _NAMES.sub(lambda found: self._name(found[0]), value)
             case Mapping():
                 return {self._told(key): self._told(item) for key, item in value.items()}
             case list() | tuple():
@@ -71,10 +85,10 @@ def anonymous(answer: Answer) -> Anonymous | None:
         cells = [_without_comments(cell).encode().split(b"\n") for cell in answer.cells]
     except (SyntaxError, tokenize.TokenError):
         return None
-    trees = [ast.parse(b"\n".join(lines)) for lines in cells]
+    trees = [tree_of(b"\n".join(lines).decode()) or ast.Module([], []) for lines in cells]
     uses = [(n, node) for n, node in uses_of_variables(trees) if not _TELLING.search(name_in(node))]
     names = tuple(dict.fromkeys(name_in(node) for _, node in uses))
-    if len(names) > _MOST:
+    if len(names) > _MOST or any(len(name) > _LONGEST for name in names):
         return None
     letters = {name: chr(_FIRST + number).encode() for number, name in enumerate(names)}
     for n, node in sorted(uses, key=lambda use: (use[1].lineno, use[1].col_offset), reverse=True):

@@ -16,13 +16,15 @@ import re
 from collections.abc import Iterator
 
 from autograd_course.extraction import Answer
+from autograd_course.notebook_files import tree_of
 
 _LONGEST = 20_000  # characters; a longer answer has no canonical form
 # PyTorch passes the arguments of these methods by position, so their names are free.
 _BY_POSITION = ("forward", "backward", "setup_context", "jvp", "vmap")
 # With these names, code may see a docstring, a name of a variable or the number of a line.
 _SHOWING = {
-    "__doc__", "__exit__", "exc_info", "inspect", "logging", "signature", "traceback", "warnings",
+    "AsyncExitStack", "ExitStack", "__doc__", "__exit__", "exc_info", "inspect", "logging",
+    "signature", "testing", "traceback", "warnings",
 }  # fmt: skip
 # The doctor moves the dim of a call if the argument has such a name.
 _OF_DIMS = re.compile("dim|axis|axes")
@@ -38,15 +40,21 @@ def canonical(answer: Answer) -> str | None:
     if sum(map(len, answer.cells)) > _LONGEST:
         return None
     try:
-        cells = [ast.parse(cell) for cell in answer.cells]
+        cells = [_parsed(cell) for cell in answer.cells]
         numbers: dict[str, str] = {}
         for _, node in uses_of_variables(cells):
             number = numbers.setdefault(name_in(node), str(len(numbers)))
             setattr(node, "arg" if isinstance(node, ast.arg) else "id", number)
         forms = [ast.dump(cell) for cell in cells]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (ValueError, RecursionError, MemoryError):
         return None
     return hashlib.sha256(json.dumps([answer.exercise, answer.name, forms]).encode()).hexdigest()
+
+
+def _parsed(cell: str) -> ast.Module:
+    if (tree := tree_of(cell)) is None:
+        raise ValueError("this is not valid Python")
+    return tree
 
 
 def uses_of_variables(cells: list[ast.Module]) -> Iterator[tuple[int, ast.arg | ast.Name]]:

@@ -15,7 +15,7 @@ program's anonymous form (see ``grading.anonymous``) once for all answers that h
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,18 +51,24 @@ def work(
     def record(score: Score) -> None:
         step(score, book.record_for_all(run, score))
 
-    def tasks() -> Iterator[Task]:
-        for answer in book.queued():
+    def tasks(answers: Iterable[Answer]) -> Iterator[Task]:
+        for answer in answers:
             match programs.find(answer):
                 case Score() as score:
                     record(score)
                 case Answer() as code:
                     yield Task(code, seed_for(run, code), run.grader)
 
-    with closing(executor(tasks())) as outcomes:
-        for outcome in outcomes:
-            for score in programs.verdicts(_score(outcome)):
-                record(score)
+    def judge(answers: Iterable[Answer]) -> None:
+        with closing(executor(tasks(answers))) as outcomes:
+            for outcome in outcomes:
+                for score in programs.verdicts(_score(outcome)):
+                    record(score)
+
+    judge(book.queued())
+    while left := programs.left:
+        programs.left = []
+        judge(left)
 
 
 def _score(outcome: Outcome) -> Score:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,5 +207,5 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 def return_line(source: str) -> str:
     """Return the only return statement of a ``backward``, or ``""`` if there is none or several."""
-    lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
+    lines = [line.strip() for line in source.splitlines() if re.match(r"\s*return\b", line)]
     return lines[0] if len(lines) == 1 else ""

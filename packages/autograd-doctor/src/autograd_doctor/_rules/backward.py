@@ -553,7 +553,7 @@ def _made_on_the_cpu(text: str, source: str) -> _Made | None:
 
     Return ``None`` if there are several such calls, or if ``backward`` moves a tensor to the CPU.
     """
-    if re.search(r"cpu|numpy", source):
+    if re.search(r"cpu|numpy", ast.unparse(_parsed(source)) or source):  # not in a comment
         return None
     found = {ast.unparse(node) for node in ast.walk(_parsed(text)) if _names_no_device(node)}
     if len(found) != 1:
