@@ -201,6 +201,16 @@ def times_ones(ctx, grad_output):
     return 2 * ctx.saved_tensors[0] * ones * grad_output
 
 
+def times_ones_with_a_comment(ctx, grad_output):
+    ones = torch.ones(grad_output.shape, dtype=grad_output.dtype)  # as in numpy
+    return 2 * ctx.saved_tensors[0] * ones * grad_output
+
+
+def returns_what_is_returned(ctx, g):
+    returned = 3 * ctx.saved_tensors[0] * g
+    return returned
+
+
 def times_ones_twice(ctx, g):
     row, all_ones = torch.ones(g.shape[-1:], dtype=g.dtype), torch.ones(g.shape, dtype=g.dtype)
     return 2 * ctx.saved_tensors[0] * row * all_ones * g
@@ -374,6 +384,8 @@ SAID = [
     Case("kink-convention", "the other side of a kink", saving(torch.abs, lambda x, g: torch.where(x >= 0, g, -g)), (WITH_KINK,), {"reference": lambda x: torch.where(x > 0, x, -x)}),
     Case("kink-convention", "the other side of a kink, beside an input that nothing depends on", raw(lambda ctx, y, x: (ctx.save_for_backward(x), x.abs())[1], right_of_the_kink), (X, WITH_KINK), {"reference": lambda y, x: torch.where(x > 0, x, -x)}),
     Case("gradient-device", "ones that one call creates", raw(saves, times_ones), (X,)),
+    Case("gradient-device", "ones that one call creates, with a comment", raw(saves, times_ones_with_a_comment), (X,)),
+    Case("constant-factor", "a variable whose name begins like a statement", raw(saves, returns_what_is_returned), (X,)),
     Case("gradient-device", "ones that two calls create", raw(saves, times_ones_twice), (X,)),
     Case("gradient-device", "zeros as the gradient", raw(lambda ctx, x: 0 * x + 1, zeros_alone), (X,)),
     Case("not-reentrant", "a message of two sentences", raw(saves, runs_once), (X,)),
