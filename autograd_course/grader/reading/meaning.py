@@ -114,7 +114,7 @@ class Meaning:
     counting: set[str] = field(default_factory=set)  # the names of such attributes
     inspected: set[int] = field(default_factory=set)  # expressions that code shows or compares
     shown: set[int] = field(default_factory=set)  # what only leads to a harmless attribute
-    named: set[int] = field(default_factory=set)  # ``vars(x)`` whose keys stand in the source
+    named: set[int] = field(default_factory=set)  # ``vars(x)`` where the source shows the keys
 
     def bind(self, name: str, path: str, kinds: Any) -> None:
         """Record what a name refers to. It is ambiguous if it refers to several such objects."""

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from autograd_classroom.ingest.downloads import (
     by_site,
     is_download,
+    is_of_many,
     students_in,
 )
 from autograd_classroom.ingest.files import (
@@ -25,7 +26,7 @@ from autograd_classroom.ingest.files import (
     is_skipped,
     printable,
 )
-from autograd_classroom.ingest.gradescope import EXPORT, exported_in
+from autograd_classroom.ingest.gradescope import exported_in
 from autograd_classroom.ingest.students import lesson_in, student_of
 from autograd_classroom.ingest.submission import Rejected, Submission, unread
 from autograd_classroom.ingest.times import handed_in, recorded
@@ -33,7 +34,7 @@ from autograd_classroom.paths import REPORTS_MARK
 from autograd_course.errors import CourseError
 from autograd_course.extraction.extracting import attempted
 from autograd_course.extraction.lessons import lesson_of
-from autograd_course.index import LESSONS, exercises_of
+from autograd_course.index import exercises_of
 from autograd_course.notebook_files import Notebook, UnreadableError, read
 
 # Hidden folders that tools create, which may contain files that look like answers.
@@ -187,7 +188,7 @@ def _tops(root: Path) -> Iterator[Path]:
             continue
         if is_folder and os.path.isfile(path / REPORTS_MARK):
             continue  # the reports of an earlier run
-        if is_folder and _is_of_many(path.name) and os.access(path, os.R_OK | os.X_OK):
+        if is_folder and is_of_many(path.name) and os.access(path, os.R_OK | os.X_OK):
             yield from _tops(path)
         elif is_folder or path.is_symlink() or is_interesting(path.name) or is_download(path.name):
             yield path
@@ -206,10 +207,6 @@ def _children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _is_of_many(name: str) -> bool:
-    return name == "submitted" or name.lower() in LESSONS or EXPORT.fullmatch(name) is not None
 
 
 def _label(path: Path, root: Path) -> str:

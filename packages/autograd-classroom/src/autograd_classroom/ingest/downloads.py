@@ -47,10 +47,11 @@ def is_download(name: str) -> bool:
 def top(path: str) -> str:
     """Return the first name in a path that is not a folder for many students."""
     *folders, file = path.split("/")
-    return next((name for name in folders if not _is_of_many(name)), file)
+    return next((name for name in folders if not is_of_many(name)), file)
 
 
-def _is_of_many(name: str) -> bool:
+def is_of_many(name: str) -> bool:
+    """Return whether a folder with this name contains the work of many students."""
     return name == "submitted" or name.lower() in LESSONS or EXPORT.fullmatch(name) is not None
 
 
